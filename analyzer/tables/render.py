@@ -12,31 +12,36 @@ from rich.text import Text
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame, State
 from hanglab.analyzer.tables.calls import GroupOfCalls
-from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable
+from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable, Row
 from hanglab.analyzer.tables.missing_answers import ranks_text
 
 #: Tensors of one call whose sizes are written out.
 _TENSORS = 2
+#: Ranks that get a column each: of more, a terminal of 200 characters leaves none ten.
+_MOST_COLUMNS = 16
 
 
 def render_entries(table: EntriesTable) -> RenderableType:
-    """One column per rank; what deviates is red, what is unfinished yellow.
+    """One column per rank, or of many ranks one line for those with equal calls.
 
-    Colour only repeats what a sign says: ``!`` deviates, ``*`` is unfinished.
+    What deviates is red, what is unfinished yellow.  Colour only repeats what a sign says: ``!``
+    deviates, ``*`` is unfinished.
     """
     grid = Table(show_edge=False, pad_edge=False, header_style="bold")
     grid.add_column("group", overflow="fold")
     grid.add_column("seq", justify="right", no_wrap=True)
-    for rank in table.ranks:
-        grid.add_column(f"rank {rank}", overflow="fold")
     labels = _labels({row.group for row in table.rows})
-    for row in table.rows:
-        seq = "" if row.seq is None else str(row.seq)
-        cells = [_cell(row.cells[rank]) for rank in table.ranks]
-        label = Text(labels[row.group])
-        if row.difference is not None:
-            label.append(f"\n! {row.difference.value} differs", style="red")
-        grid.add_row(label, seq, *cells)
+    if len(table.ranks) > _MOST_COLUMNS:
+        grid.add_column("ranks", overflow="fold")
+        grid.add_column("call", overflow="fold")
+        for row in table.rows:
+            _add_lines(grid, row, labels[row.group])
+    else:
+        for rank in table.ranks:
+            grid.add_column(f"rank {rank}", overflow="fold")
+        for row in table.rows:
+            cells = [_cell(row.cells[rank]) for rank in table.ranks]
+            grid.add_row(*_heading(row, labels[row.group]), *cells)
     parts: list[RenderableType] = [grid] if table.rows else [Text("no entries to show")]
     parts.extend(_legend(table))
     if table.left_out:
@@ -47,6 +52,27 @@ def render_entries(table: EntriesTable) -> RenderableType:
     for item in table.unusable:
         parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
     return Stacked(*parts)
+
+
+def _heading(row: Row, label: str) -> tuple[Text, str]:
+    """The row's group, with what differs in it, and its number."""
+    text = Text(label)
+    if row.difference is not None:
+        text.append(f"\n! {row.difference.value} differs", style="red")
+    return text, "" if row.seq is None else str(row.seq)
+
+
+def _add_lines(grid: Table, row: Row, label: str) -> None:
+    """A line for all ranks with equal calls, the fewest first."""
+    together: dict[str, tuple[Text, list[int]]] = {}
+    for rank, cell in row.cells.items():
+        if cell is not Absent.OTHERS:
+            text = _cell(cell)
+            together.setdefault(text.plain, (text, []))[1].append(rank)
+    heading = _heading(row, label)
+    for text, ranks in sorted(together.values(), key=lambda one: len(one[1])):
+        grid.add_row(*heading, ranks_text(ranks), text)
+        heading = Text(), ""
 
 
 _MEANINGS = {

@@ -389,3 +389,16 @@ def test_the_command_says_what_is_not_there(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert "No recorded call has number 70" in done.stdout
+
+
+def test_of_many_ranks_those_with_equal_calls_are_one_line() -> None:
+    odd = dump([entry(0), entry(1, profiling_name="nccl:broadcast"), entry(2)])
+    table = entries_table(loaded(*[dump()] * 12, odd, *[dump()] * 7))
+    lines = printed(table).splitlines()
+    cells = [[part.strip() for part in line.split("│")] for line in lines]
+    second = next(place for place, line in enumerate(cells) if line[1:2] == ["2"])
+    assert cells[second][2] == "12" and cells[second][3].startswith("! broadcast")
+    alike = next(line for line in cells[second + 1 :] if line[2])
+    assert alike[2] == "0-11, 13-19" and alike[3].startswith("all_reduce")
+    assert sum(bool(line[2]) for line in cells if len(line) == 4) == 4
+    assert max(map(len, lines)) < 120
