@@ -17,6 +17,7 @@ from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
 from hanglab.harness.cli.explain import explain
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.mcp import mcp
 from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
 from hanglab.harness.cli.new import new
@@ -77,6 +78,7 @@ app.command()(minimise)
 app.command()(mutate)
 app.command()(profile)
 app.command()(agent)
+app.command()(mcp)
 app.command()(clean)
 app.command()(doctor)
 

@@ -19,69 +19,26 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say what a cause is, how it is proved, and what it is often taken for."""
-    from hanglab.analyzer.catalogue import Cause
     from hanglab.harness.report.panel import make_console
 
     known = None
     if cause is not None:
-        try:
-            known = Cause(cause.strip().lower().replace("-", "_"))
-        except ValueError:
-            pass
-    if as_json and (known is not None or cause is None):
+        from hanglab.harness.report.explanation.described_causes import known_cause
+
+        known = known_cause(cause)
+    if as_json:
         import msgspec
 
-        content = _content(known) if known is not None else [_content(one) for one in Cause]
+        from hanglab.analyzer.catalogue import Cause
+        from hanglab.harness.report.explanation.described_causes import described
+
+        content = described(known) if known is not None else [described(one) for one in Cause]
         print(msgspec.json.format(msgspec.json.encode(content)).decode())
-        return 0
-    if known is not None:
+    elif known is not None:
         _show(make_console(), known)
-        return 0
-    if cause is not None:
-        raise _unknown(cause)
-    _list(make_console())
+    else:
+        _list(make_console())
     return 0
-
-
-def _unknown(name: str) -> Exception:
-    from difflib import get_close_matches
-
-    from hanglab.analyzer.catalogue import Cause
-    from hanglab.harness.errors import UsageError
-    from hanglab.harness.report.explanation.plain_text import shown
-
-    causes = [one.value for one in Cause]
-    near = get_close_matches(name, causes, n=3)
-    guess = f"Did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(
-        f"there is no cause named {shown(name, 80)}.", f"{guess}Causes: {', '.join(causes)}."
-    )
-
-
-def _content(cause: Cause) -> dict[str, object]:
-    from hanglab.harness.report.explanation.cause_texts import text_of
-
-    text = text_of(cause.value)
-    return {
-        "cause": cause.value,
-        "category": cause.category.value,
-        "status": cause.status.value,
-        "what": text.what,
-        "proof": text.proof,
-        "mistaken_for": dict(text.mistaken_for),
-        "advice": cause.advice,
-        "references": [_address(one) for one in text.references],
-    }
-
-
-def _address(reference: str) -> str:
-    """An address that a browser opens, for one in the short form of a thread or a paper."""
-    if reference.startswith("arXiv:"):
-        return f"https://arxiv.org/abs/{reference.removeprefix('arXiv:')}"
-    repository, hash_, number = reference.partition("#")
-    if hash_ and number.isdigit() and "://" not in reference:
-        return f"https://github.com/{repository}/issues/{number}"
-    return reference
 
 
 def _show(console: Console, cause: Cause) -> None:
@@ -89,6 +46,7 @@ def _show(console: Console, cause: Cause) -> None:
     from rich.text import Text
 
     from hanglab.harness.report.explanation.cause_texts import text_of
+    from hanglab.harness.report.explanation.described_causes import address
 
     text = text_of(cause.value)
     title = f"{cause.value} ({cause.category.value}; a job with it is {cause.status.value})"
@@ -104,7 +62,7 @@ def _show(console: Console, cause: Cause) -> None:
     part("How it is proved", [text.proof])
     part("Often mistaken for", [f"{name}: {how}." for name, how in text.mistaken_for.items()])
     part("What to do", [cause.advice])
-    part("References", [_address(one) for one in text.references])
+    part("References", [address(one) for one in text.references])
 
 
 def _list(console: Console) -> None:
