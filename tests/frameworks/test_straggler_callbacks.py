@@ -70,6 +70,7 @@ def test_a_slow_rank_is_found_and_the_training_stopped(framework: str, tmp_path:
 
 
 @needs("lightning")
+@pytest.mark.long
 def test_both_names_of_the_number_of_scores_say_the_same() -> None:
     from hanglab.recorder.straggler.lightning import StragglerDetectionCallback
 

@@ -15,7 +15,7 @@ def interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("module", "name"), [(engine, "analyze"), (cli, "_split")])
+@pytest.mark.parametrize(("module", "name"), [(engine, "examine"), (cli, "_split")])
 def test_whoever_interrupts_a_command_is_told_in_one_line(
     module: object,
     name: str,

@@ -236,8 +236,8 @@ def test_every_scenario_shrinks_to_four_ranks_and_ten_operations(
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("process_frozen", "(be_stopped,)"),
-        pytest.param("exception", "(fail, 'ValueError', 'label 8 of", marks=pytest.mark.long),
+        pytest.param("process_frozen", "(be_stopped,)", marks=pytest.mark.long),
+        ("exception", "(fail, 'ValueError', 'label 8 of"),
         pytest.param("gil_held", "(hold_interpreter,)", marks=pytest.mark.long),
         pytest.param("loader_stuck", "(wait_for_loader,)", marks=pytest.mark.long),
     ],

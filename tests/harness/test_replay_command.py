@@ -109,8 +109,8 @@ def test_a_replay_keeps_what_calls_were_made_with(
 @pytest.mark.parametrize(
     "scenario",
     [
-        *list(TOLD_BY_ENDINGS)[:3],
-        *(pytest.param(name, marks=pytest.mark.long) for name in list(TOLD_BY_ENDINGS)[3:]),
+        *list(TOLD_BY_ENDINGS)[:1],
+        *(pytest.param(name, marks=pytest.mark.long) for name in list(TOLD_BY_ENDINGS)[1:]),
     ],
 )
 def test_a_rank_ends_as_its_evidence_says(

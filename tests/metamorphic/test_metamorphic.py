@@ -67,10 +67,10 @@ def cause_of(finding: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("scenarios", "world_size"),
     [
-        # One of four, of each category.
-        pytest.param(SCENARIOS[::8], 4, id="4"),
+        # One of sixteen, of each category.
+        pytest.param(SCENARIOS[::16], 4, id="4"),
         pytest.param(
-            [one for place, one in enumerate(SCENARIOS) if place % 8],
+            [one for place, one in enumerate(SCENARIOS) if place % 16],
             4,
             id="4-others",
             marks=pytest.mark.long,

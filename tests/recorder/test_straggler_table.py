@@ -173,7 +173,7 @@ def test_nobody_publishes_a_window_that_nobody_reads(
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in (0, 1):
         monkeypatch.setenv("RANK", str(rank))
-        peers = Peers("prefix", tmp_path, True, gathering, lambda: None)
+        peers = Peers("prefix", tmp_path, True, gathering, False, lambda: None)
         peers.publish(window(rank, {"section": 1.0}), unasked=False)
         peers.close()
     assert {int(path.name[-1]) for path in tmp_path.rglob("window*")} == published

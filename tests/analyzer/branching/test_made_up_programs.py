@@ -19,7 +19,7 @@ from hanglab.recorder.agent.sources import functions_of
 from tests.analyzer.branching.made_up_programs import Event, Run, make_up, run
 
 #: Some 0.03 s each; 2,000 of them were looked at when this was written.
-PROGRAMS = 400
+PROGRAMS = 200
 
 
 def _chain(file: str, event: Event) -> Chain:
