@@ -86,7 +86,7 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
     collateral = _failed_after_an_end(found)
     for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, END_BLUR_NS)):
         first = min(
-            (t.at_ns for t in found if t.at_ns is not None and _is_first(t, sent)),
+            (t.at_ns for t in found if t.at_ns is not None and (t.differs or _is_first(t, sent))),
             default=None,
         )
         # Who lost the connection lost it to somebody: a launcher acts when that one has ended.
@@ -102,8 +102,7 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
 
 def _is_first(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
     """True if a launcher may have acted on it, and nobody's end is behind it."""
-    own = not failure.consequence or failure.gave_up or failure.differs
-    return own and not _ended_by(failure, sent)
+    return not _ended_by(failure, sent) and (not failure.consequence or failure.gave_up)
 
 
 def _failed_at(failure: Failure) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, GroupName, RankDump
 from hanglab.analyzer.matching.merging import GroupKey, MergedSummaries, SignatureHistory, merge_all
 from hanglab.analyzer.matching.summary import GroupSummary, RankSummary, summarise
+from hanglab.analyzer.matching.thresholds import SAME_NUMBER_FARTHER
 
 #: Names of groups, and what they are to be called.
 NewNames = Mapping[str, str]
@@ -183,7 +184,7 @@ def _meeting(generations: list[_Generation], first: int, part: GroupSummary) -> 
     alike = [place for place in places if generations[place].shares_id(part)]
     for place in alike:
         # Clocks of hosts differ; who counts from 0 as a new process is far from the first.
-        if apart[place] <= 2 * apart[nearest]:
+        if apart[place] <= SAME_NUMBER_FARTHER * apart[nearest]:
             return place
     return nearest if alike or not apart[nearest] else None
 

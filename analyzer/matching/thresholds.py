@@ -57,3 +57,6 @@ REMEMBERED_MEMBERS = 64
 FILLED_PART = 2
 #: Members per further member that is allowed for, where nothing says how many ranks there are.
 UNLISTED_PART = 4
+#: How many times as far away in time as the nearest generation of a group one may be that shares
+#: its ``pg_id``.  Not measured: a middle between trusting clocks and trusting numbers alone.
+SAME_NUMBER_FARTHER = 2

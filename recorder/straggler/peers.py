@@ -16,8 +16,9 @@ from hanglab.recorder.straggler.window import TimingWindow, WaitState
 
 #: Seconds that the store gets to answer what needs no other rank.
 BRIEFLY_S = 0.25
-#: Seconds that a rank waits, once, for the interval that rank 0 published four steps ago: without
-#: it the rank never reports.  A crowded machine was seen to take more than one for it.
+#: Seconds that a rank waits, once, for the interval that rank 0 published four steps ago: who does
+#: not know it takes no part in the first reports.  Not measured: two looks of the exchange at
+#: its slowest take less than a second, and a crowded machine may take several times as long.
 LAST_CHANCE_S = 10.0
 _UNREADABLE = (ValueError, TypeError, KeyError)
 

@@ -12,7 +12,7 @@ from hanglab.harness import Cause, ClockSkew, Expect, scenario
     reference="measured by hand; no public thread",
     zoo="B6",
     faults=[ClockSkew(rank=1, seconds=3600, in_control=True)],
-    # A container of a crowded machine takes seconds to end its rank.
+    # It ends by itself, and containers take their time: no capture is to come before that.
     hang_after=6,
     needs=("docker",),
 )

@@ -27,6 +27,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(CORPUS / "skipped_collective.fault.tar.xz") as archive:
         archive.extractall(folder / "night" / "case")
     (folder / "night" / "case" / "way_out").symlink_to(outside)
+    newer = folder / "of a newer hanglab"
+    newer.mkdir()
+    manifest = {"format": 1000, "recorder": "", "written": {"wall_ns": 1, "mono_ns": 1}}
+    (newer / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
 
@@ -76,13 +80,15 @@ def test_an_assistant_starts_the_command(root: Path) -> None:
 
 def test_a_case_is_found_analysed_and_read(root: Path) -> None:
     error, cases = asked(root, "list_cases")
-    assert not error and [one["path"] for one in cases] == ["night/case"]
+    assert not error and [one["path"] for one in cases] == ["night/case", "of a newer hanglab"]
     assert cases[0]["world_size"] == 4
+    assert "newer" in cases[1]["unusable"]
     error, told = asked(root, "analyze", path="night/case")
     assert not error and told["cause"] == "skipped_collective" and told["culprits"] == [1]
     assert told["headline"].startswith("Rank 1 left out all_reduce")
     error, files = asked(root, "list_evidence", path="night/case")
     assert not error and "job.json" in {one["file"] for one in files}
+    assert not [one for one in files if "secret" in one["file"]]
     error, content = asked(root, "read_evidence", path="night/case", file="job.json")
     assert not error and json.loads(content["text"])["world_size"] == 4
 

@@ -145,8 +145,8 @@ def _refusal(view: RankView) -> tuple[int, int] | None:
 def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
     """The last calls of the group's other ranks whose sizes are known; [] unless all are the same.
 
-    Of a rank that is asked to end before it could leave its buffer no size is known.  One other
-    rank alone must have come with the size that it had before: it may have changed its own.
+    Of a rank that is asked to end before it could leave its buffer no size is known.  One size
+    alone must be the one that its rank had before: it may have changed its own.
     """
     own = facts.graph.last_calls.get(rank)
     members = own.group.members if own is not None and own.seq is not None else ()
@@ -161,7 +161,7 @@ def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
             return []
     if any(call.arguments.input_sizes != first.arguments.input_sizes for call in sized):
         return []
-    return sized if len(others) > 1 or _came_as_before(facts, first) else []
+    return sized if len(sized) > 1 or _came_as_before(facts, first) else []
 
 
 def _came_as_before(facts: CaseFacts, call: Call) -> bool:

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hanglab.harness.errors import UsageError
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.reader import CaseReader, NotACase
 
-#: Cases that one answer lists, and characters of evidence that it holds.
+#: Cases that one answer lists, and bytes of evidence that it holds.
 MOST_CASES = 500
-MOST_CHARACTERS = 20_000
+MOST_BYTES = 20_000
 #: Files of evidence that are text; the others are read by ``entries`` and ``analyze``.
 _TEXTS = frozenset({".json", ".jsonl", ".txt", ".log"})
 
@@ -50,7 +48,7 @@ class CaseLibrary:
         ]
 
     def text(self, path: str, file: str, offset: int = 0) -> dict[str, Any]:
-        """Text of one such file from a character on, and the offset to go on at, if any.
+        """Text of one such file from a byte on, and the offset to go on at, if any.
 
         Raises UsageError.
         """
@@ -59,11 +57,13 @@ class CaseLibrary:
             raise UsageError(
                 f"{file} is no text of {path}.", "list_evidence names the files of a Case."
             )
-        content = found.read_text(errors="backslashreplace")
-        end = max(0, offset) + MOST_CHARACTERS
+        with found.open("rb") as opened:
+            opened.seek(max(0, offset))
+            data = opened.read(MOST_BYTES)
+            more = bool(opened.read(1))
         return {
-            "text": content[max(0, offset) : end],
-            "next_offset": end if end < len(content) else None,
+            "text": data.decode(errors="backslashreplace"),
+            "next_offset": max(0, offset) + len(data) if more else None,
         }
 
     def _found(self) -> Iterator[Path]:
@@ -74,9 +74,13 @@ class CaseLibrary:
                 yield Path(parent)
 
     def _described(self, path: Path) -> dict[str, Any]:
-        job = CaseReader(path).job
+        name = str(path.relative_to(self.root))
+        try:
+            job = CaseReader(path).job
+        except NotACase as error:
+            return {"path": name, "unusable": str(error)}
         return {
-            "path": str(path.relative_to(self.root)),
+            "path": name,
             "world_size": job.world_size if job is not None else None,
             "started_ns": job.started.wall_ns if job is not None else None,
             "captured": job.trigger.detail if job is not None and job.trigger is not None else None,
@@ -88,8 +92,3 @@ class CaseLibrary:
         if not found.is_relative_to(root):
             raise UsageError(f"{path} is outside of what may be read.")
         return found
-
-
-def plain(value: Any) -> Any:
-    """Lists and dicts of a record, as JSON has them."""
-    return msgspec.to_builtins(value)

@@ -10,9 +10,11 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from hanglab.harness.errors import HanglabError, MissingExtra
 from hanglab.harness.report.explanation.described_causes import described, known_cause
-from hanglab.harness.report.machines.case_library import CaseLibrary, plain
+from hanglab.harness.report.machines.case_library import CaseLibrary
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -65,7 +67,8 @@ def make_server(root: Path) -> MCPServer:
         from hanglab.harness.report.explanation.explaining import explain_examined
 
         folder = library.folder(path)
-        explained: dict[str, Any] = plain(explain_examined(examine(folder), folder))
+        told = explain_examined(examine(folder), folder)
+        explained: dict[str, Any] = msgspec.to_builtins(told)
         return explained
 
     @tool
@@ -73,7 +76,7 @@ def make_server(root: Path) -> MCPServer:
         """The whole verdict, in the schema hanglab.verdict/1."""
         from hanglab.analyzer.engine import examine
 
-        whole: dict[str, Any] = plain(examine(library.folder(path)).verdict)
+        whole: dict[str, Any] = msgspec.to_builtins(examine(library.folder(path)).verdict)
         return whole
 
     @tool

@@ -19,7 +19,7 @@ from hanglab.recorder.agent.sources import functions_of
 from tests.analyzer.branching.made_up_programs import Event, Run, make_up, run
 
 #: Some 0.03 s each; 2,000 of them were looked at when this was written.
-PROGRAMS = 200
+PROGRAMS = 400
 
 
 def _chain(file: str, event: Event) -> Chain:
@@ -59,10 +59,17 @@ def _went_apart(branch: Branch, mine: list[Event], theirs: list[Event]) -> bool:
 
 
 @pytest.mark.timeout(300)
-def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(0, PROGRAMS, 2), id="even"),
+        pytest.param(range(1, PROGRAMS, 2), id="odd", marks=pytest.mark.long),
+    ],
+)
+def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path, seeds: range) -> None:
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
-    for seed in range(PROGRAMS):
+    for seed in seeds:
         text = make_up(seed)
         path = tmp_path / f"made_up_{seed}.py"
         path.write_text(text)

@@ -161,5 +161,31 @@ def test_of_two_members_the_one_that_came_as_before_is_not_accused(
     assert (verdict.cause is Cause.SIZE_MISMATCH) == bool(culprits)
 
 
+def test_of_several_members_one_size_alone_accuses_nobody() -> None:
+    # Who left no buffer may be of the same mind as the aborted one.
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(512, 256)
+    lost = raised(view(0), "RuntimeError", LOST, user(11), at=2000)
+    known = job([lost, aborted, ended(view(2), code=None, signal=signal.SIGTERM)], trigger=None)
+    group = known.graph.groups[0]
+    for rank in range(3):
+        given = sized_as((16, 16)) if rank == 0 else Arguments()
+        known.graph.last_calls[rank] = Call(rank, group, 7, "all_gather", given, (user(11),))
+    assert conclude(known).cause is not Cause.SIZE_MISMATCH
+
+
+def test_who_raised_after_a_refused_size_has_still_failed_by_itself() -> None:
+    # A rank may tell its peers of an error by an operation of its own, and raise it then.
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(136, 8)
+    assert aborted.exit is not None
+    late = aborted.exit.at.wall_ns + 5_000_000
+    failed = raised(view(0), "ValueError", "label 8 of 5", user(18), at=late)
+    assert failed.exit is not None
+    failed.exit.at = Clock(late + 1_000_000, late + 1_000_000)
+    verdict = conclude(job([failed, aborted], trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [0])
+
+
 def sized_as(size: tuple[int, ...]) -> Arguments:
     return Arguments(input_sizes=(size,), input_dtypes=("Float",))

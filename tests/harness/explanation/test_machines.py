@@ -23,7 +23,7 @@ def hostile() -> Verdict:
         cause=Cause.EXCEPTION,
         culprits=[1],
         victims=[0],
-        location=Location("/work/my job/<b>.py", 7, "f", 1),
+        location=Location("/srv/my job/<b>.py", 7, "f", 1),
         evidence=[Evidence("exceptions", 1, "E: ![x](http://e) <img src=x> ```sh @team")],
         confidence=0.9,
         summary="s",
@@ -65,7 +65,7 @@ def test_a_healthy_job_is_no_result(tmp_path: Path) -> None:
 
 def test_what_a_job_has_named_is_markup_nowhere(tmp_path: Path) -> None:
     told = explain(hostile())
-    result = sarif(told, Path("/work"))["runs"][0]["results"][0]
+    result = sarif(told, Path("/srv"))["runs"][0]["results"][0]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "my%20job/%3Cb%3E.py"
     page = verdict_markdown(told)
