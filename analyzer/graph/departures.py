@@ -33,6 +33,7 @@ from hanglab.analyzer.matching.program_order import (
     find_fences,
     find_first_parting,
     find_parting,
+    keeps_rounds,
 )
 
 
@@ -327,8 +328,14 @@ class ProgramOrders:
 
     @cached_property
     def _fences(self) -> frozenset[Token]:
-        """Operations that most ranks with orders of their own have behind each of them."""
+        """Operations that most ranks with orders of their own have behind each of them.
+
+        Such an operation ends a round: at most one rank, which left the order, has other operations
+        in front of it than in its other rounds.  What only followed some of them once does not.
+        """
         found: Counter[Token] = Counter()
+        keeping: dict[Token, set[int]] = {}
+        breaking: dict[Token, set[int]] = {}
         pairs = 0
         for one, other in combinations(sorted(self._orders), 2):
             for mine in self._orders[one]:
@@ -343,7 +350,18 @@ class ProgramOrders:
                     fences = find_fences(first, second, done)
                     found.update(fences)
                     pairs += bool(fences)
-        return frozenset(token for token, count in found.items() if 2 * count > pairs)
+                    for fence in fences:
+                        for rank, order in ((one, first), (other, second)):
+                            kept = keeps_rounds(order, fence)
+                            if kept is not None:
+                                (keeping if kept else breaking).setdefault(fence, set()).add(rank)
+        return frozenset(
+            token
+            for token, count in found.items()
+            if 2 * count > pairs
+            and token in keeping
+            and len(breaking.get(token, set()) - keeping[token]) < 2
+        )
 
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well."""

@@ -98,6 +98,16 @@ class OwnOrders:
         own = self._orders.get(rank)
         return None if own is None else own.edit_at(index)
 
+    def keeps_to(self, rank: int) -> bool:
+        """True if all that a rank issued is what its rounds have there, and once too often shows.
+
+        In rounds of one call another one does not.
+        """
+        own = self._orders.get(rank)
+        if own is None or own.broken is not None:
+            return False
+        return len(set(own.tokens[-own.period :])) > 1
+
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.
 
