@@ -188,7 +188,9 @@ class _Builder:
         if stopped is None and not (departure or divergences or roots.ends or roots.cycles):
             graph.cycles += crossed_messages(waits, self._calls)
         if stopped is None and not (told or graph.cycles or graph.unmatched or graph.sinks):
-            graph.unmatched += unanswered_calls(self._merged, waits, self._calls)
+            graph.unmatched += unanswered_calls(
+                self._merged, waits, self._calls, self._departures.left_own_order_at
+            )
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))

@@ -60,6 +60,10 @@ class DepartureFinder:
         """True if a rank's own rounds prove that it has issued nothing too often."""
         return self._own_orders.keeps_to(rank)
 
+    def left_own_order_at(self, rank: int) -> int | None:
+        """Index of the entry at which a rank left its own rounds; None where it kept to them."""
+        return self._own_orders.broken_at(rank)
+
     def _own_departure(self, waits: OpenOperations) -> LeftOrder | None:
         """The rank that alone left its own order; None where it waits for what is explained.
 

@@ -98,6 +98,11 @@ class OwnOrders:
         own = self._orders.get(rank)
         return None if own is None else own.edit_at(index)
 
+    def broken_at(self, rank: int) -> int | None:
+        """Index of the entry at which the rank left its order; None where it did not."""
+        own = self._orders.get(rank)
+        return None if own is None or own.broken is None else own.at_break.index
+
     def keeps_to(self, rank: int) -> bool:
         """True if all that a rank issued is what its rounds have there, and once too often shows.
 
