@@ -212,7 +212,7 @@ class _Builder:
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
         """True if a rank alone, of a job of two, waits for a sink in what need not be its turn."""
-        if not sink.outside or len(self._group_table.expected) > 2:
+        if not sink.outside or sink.elsewhere or len(self._group_table.expected) > 2:
             return False
         return not any(map(self._departures.keeps_own_order, waits.by_rank.keys() - {sink.rank}))
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
 from hanglab.analyzer.graph.divergences import label_by_departure
-from hanglab.analyzer.graph.own_orders import OwnOrders
+from hanglab.analyzer.graph.own_orders import OwnOrders, keeps_to_rounds
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Divergence
@@ -58,7 +58,8 @@ class DepartureFinder:
 
     def keeps_own_order(self, rank: int) -> bool:
         """True if a rank's own rounds prove that it has issued nothing too often."""
-        return self._own_orders.keeps_to(rank)
+        order = self._message_orders.whole.get(rank)
+        return order is not None and keeps_to_rounds(order)
 
     def left_own_order_at(self, rank: int) -> int | None:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""

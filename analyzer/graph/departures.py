@@ -103,6 +103,8 @@ class ProgramOrders:
                 place for place, group in enumerate(self._groups) if rank in group.members
             )
             self._orders[rank] = reader.read(summary, entries, places, member_of)
+        #: Orders of all that each rank issued, whichever thread it was.
+        self.whole = {rank: mine[0] for rank, mine in self._orders.items() if len(mine) == 1}
         told = [r for r in self._orders if merged.ranks[r].thread]
         if not told or any(len(self._orders[rank]) > 1 for rank in told):
             # Of others several threads may be in one order, whose turns prove nothing.
@@ -288,7 +290,10 @@ class ProgramOrders:
             found = find()
         if found is None:
             return None
-        return PartedOrders(mine, theirs, found, here, there, (first, second))
+        parted = PartedOrders(mine, theirs, found, here, there, (first, second))
+        if self._messages and not any(call and call.message for call in parted.calls):
+            return None  # Orders of collectives alone tell of these, and which are harmless.
+        return parted
 
     def _tokens(
         self,

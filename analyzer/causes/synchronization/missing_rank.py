@@ -35,7 +35,7 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     """A pair, one that waits and one that has not come, without a third to tell."""
     sink, *others = sinks
     call = sink.awaited
-    pair = call.seq is not None and len(call.group.members) == 2
+    pair = sink.untold or (call.seq is not None and len(call.group.members) == 2)
     if others or not (pair and sink.outside and len(waiting) == 1):
         return []
     culprits = sorted({sink.rank, *waiting})
