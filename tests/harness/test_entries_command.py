@@ -20,9 +20,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_many_groups_of_a_kind_are_one_row(
-    dumps: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_groups_of_a_kind_are_one_row(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["entries", str(dumps)]) == 0
     lines = capsys.readouterr().out.splitlines()
