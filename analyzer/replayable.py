@@ -26,10 +26,12 @@ from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
 from hanglab.analyzer.recorded_endings import (
     WITHIN_CALLS,
+    EndingKind,
     RecordedEnding,
     recorded_before_stop,
     recorded_endings,
 )
+from hanglab.analyzer.source_positions import SourcePosition, differ, source_positions
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backend_of
@@ -70,6 +72,8 @@ class ReplayableJob:
     endings: Mapping[int, RecordedEnding]
     #: What ranks did that is no call before the call in which they stopped, by rank.
     before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
+    #: Places in the source at which ranks wait, by rank, where they are not the same for all.
+    positions: Mapping[int, SourcePosition] = field(default_factory=dict)
     #: What was taken for granted where the evidence does not tell, one sentence each.
     assumptions: list[str] = field(default_factory=list)
     #: Of a job on an enqueuing backend: each call is waited for by what its device runs next.
@@ -189,6 +193,14 @@ class _JobReader:
         }
         for rank, done in sorted(before_stop.items()):
             self._assume(f"rank {rank} does before it stops as its evidence says: {done.words}")
+        positions = {
+            rank: position
+            for rank, position in source_positions(self._facts).items()
+            if rank < len(calls) and calls[rank] and not calls[rank][-1].finished
+        }
+        by_loops = any(one.kind is EndingKind.LEFT_LOOP for one in endings.values())
+        positions = {} if by_loops or not differ(positions) else positions
+        self._tell_positions(positions)
         ended = frozenset(
             rank
             for rank, view in self._facts.ranks.items()
@@ -202,8 +214,17 @@ class _JobReader:
             ended,
             endings,
             before_stop,
+            positions,
             self._assumptions,
         )
+
+    def _tell_positions(self, positions: Mapping[int, SourcePosition]) -> None:
+        places: dict[str, list[int]] = {}
+        for rank, position in sorted(positions.items()):
+            if position.words:
+                places.setdefault(position.words, []).append(rank)
+        for words, ranks in places.items():
+            self._assume(f"{name_ranks(ranks)}: the last call is made {words}, as stacks tell")
 
     def _assume(self, sentence: str) -> None:
         self._assumptions.append(sentence)
