@@ -26,13 +26,13 @@ class CallFunctions:
     #: Argument of a tensor's call that puts it on a device; "" for the host's memory.
     device: str = ""
 
-    def row(self, program: Program, rank: int) -> list[str]:
-        """Entries of the table of calls, one for each call of the rank."""
+    def row(self, program: Program, rank: int) -> list[tuple[str, ...]]:
+        """Function and arguments of each call of the rank."""
         found = []
         for action in program.actions[rank]:
             name, differing = self.functions[_key(action)]
             values = _arguments(program, action, self.groups)
-            found.append(entry(name, *(values[what] for what in differing)))
+            found.append((name, *(values[what] for what in differing)))
         return found
 
 

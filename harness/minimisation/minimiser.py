@@ -86,6 +86,8 @@ class Minimiser:
                     self._stop,
                     progress,
                     self._deadline_s,
+                    job.positions,
+                    positions_first=not similarity.cause,
                 )
                 self._search(similarity, starts, confirmer, progress)
                 self._check()
