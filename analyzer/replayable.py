@@ -22,6 +22,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Bool, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
+from hanglab.analyzer.matching.summary import thread_of
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
 from hanglab.analyzer.recorded_endings import (
@@ -239,6 +240,7 @@ class _JobReader:
         entries, done = dump.entries, completed(dump)
         done[list(self._facts.graph.exchanged.get(rank, ()))] = True
         found: list[RecordedCall] = []
+        rows: list[int] = []
         last: dict[int, int] = {}
         #: Most calls are made again and again, from one line and with the same arguments.
         known: dict[tuple[int, ...], Action] = {}
@@ -268,7 +270,27 @@ class _JobReader:
             if kind not in known:
                 known[kind] = self._action(entries, row, number)
             found.append(RecordedCall(known[kind], bool(done[row]), posted, seq, times[row]))
-        return found
+            rows.append(row)
+        return self._in_threads(rank, found, [thread_of(entries, row) for row in rows])
+
+    def _in_threads(
+        self, rank: int, calls: list[RecordedCall], threads: list[str]
+    ) -> list[RecordedCall]:
+        """The calls with the thread of each that is open, where those of several are."""
+        waiting = [
+            name for name, call in zip(threads, calls, strict=True) if name and not call.finished
+        ]
+        if len(set(waiting)) < 2:
+            return calls
+        main = Counter(threads).most_common(1)[0][0]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys([main, *waiting]))}
+        self._assume(f"rank {rank} makes its last calls from {len(numbers)} threads in their order")
+        return [
+            call
+            if call.finished or not numbers.get(name)
+            else replace(call, action=replace(call.action, thread=numbers[name]))
+            for name, call in zip(threads, calls, strict=True)
+        ]
 
     def _action(self, entries: Entries, row: int, group: int) -> Action:
         frame = CODE.innermost_user(entries.stack_at(row))
@@ -391,6 +413,8 @@ def goes_on(job: ReplayableJob, call: RecordedCall) -> bool:
 
     Of messages that finished no gloo job tells whether their ranks waited for them.
     """
+    if call.action.thread:
+        return True
     if job.device_waits:
         return False
     if call.finished and not backend_of(job.backend).blocking:

@@ -34,6 +34,14 @@ from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, default_status
 
 _STAND_STILL = ["", "", "def stand_still():", "    while True:", "        time.sleep(1)"]
+_IN_THREAD = [
+    "",
+    "",
+    "def in_thread(call, *arguments):",
+    "    thread = threading.Thread(target=call, args=arguments)",
+    "    thread.start()",
+    "    thread.join()",
+]
 _CREATE_GROUP = ["", "", "def create_group():", "    dist.new_group()"]
 _FAIL = ["", "", "def fail():", '    raise RuntimeError("as the job did here")']
 _ENDS = {
@@ -143,6 +151,8 @@ def _kinds(reproduction: Reproduction) -> set[EndingKind]:
 
 def _imports(reproduction: Reproduction, *, script: bool = False) -> Iterator[str]:
     modules = set(imports_of(_kinds(reproduction))) | ({"time"} if _stands(reproduction) else set())
+    if _in_threads(reproduction):
+        modules.add("threading")
     if script and on_device(reproduction.backend):
         modules.add("os")
     standard = sorted(modules - {"torch.utils.data"})
@@ -164,6 +174,8 @@ def _definitions(
     functions: CallFunctions, reproduction: Reproduction, layout: CallLayout
 ) -> list[str]:
     lines = [*functions.lines, *layout.definitions]
+    if _in_threads(reproduction):
+        lines += _IN_THREAD
     if _stands(reproduction):
         lines += _STAND_STILL
     if RankEnding.CREATES_GROUP in reproduction.endings:
@@ -175,6 +187,11 @@ def _definitions(
     if on_device(reproduction.backend):
         lines += connections(functions.groups)
     return lines
+
+
+def _in_threads(reproduction: Reproduction) -> bool:
+    """True if a rank makes a call from another thread than most."""
+    return any(one.thread for mine in reproduction.reduced.program.actions for one in mine)
 
 
 def _stands(reproduction: Reproduction) -> bool:

@@ -74,8 +74,12 @@ class Confirmer:
         deadline_s: float,
         positions: Mapping[int, SourcePosition],
         positions_first: bool,
+        hung_here: bool,
     ) -> None:
-        """``positions`` of the job's ranks, tried first or only where a run without does not do."""
+        """``positions`` of the job's ranks, tried first or only where a run without does not do.
+
+        ``hung_here``: the job hung, on a backend with the semantics of this one.
+        """
         self._blame = kept_verdict
         self._ended = ended
         self._recorded = recorded
@@ -87,6 +91,7 @@ class Confirmer:
         self._deadline_s = deadline_s
         self._positions = positions
         self._positions_first = positions_first
+        self._hung_here = hung_here
         #: Real runs so far.
         self.runs = 0
 
@@ -154,7 +159,7 @@ class Confirmer:
             return None  # it may have been slow
         agreement = VerdictAgreement.NONE
         if self._blame.names(verdict, ranks):
-            exact = self._blame.fits(verdict, ranks)
+            exact = self._blame.fits(verdict, ranks) and not self._ends_instead(verdict)
             agreement = VerdictAgreement.EXACT if exact else VerdictAgreement.CULPRITS
         told = replace(
             reproduction,
@@ -163,6 +168,10 @@ class Confirmer:
             hang_after_s=hang_after_s,
         )
         return Confirmed(agreement, told, script, path, verdict)
+
+    def _ends_instead(self, verdict: Verdict) -> bool:
+        """True if calls of a hang end with an error, on the backend that the job had hung on."""
+        return self._hung_here and verdict.status is Status.FAILED
 
     def _caveat(self, verdict: Verdict) -> str:
         cause = verdict.cause.value if verdict.cause else "none"

@@ -82,6 +82,7 @@ def write_script(
                     action.splits,
                     way,
                     at,
+                    action.thread,
                 ]
             )
         last.append(_placed(job.positions.get(rank), job.positions, rows[-1]))
@@ -104,7 +105,7 @@ def write_script(
         for (_, op), n in sites.items()
     ]
     table = f"\nSITES = [{', '.join(f'site_{n}' for n in sites.values())}]\n"
-    needed = sorted({"json", "os", "time", *imports_of(kinds)} - {"torch.utils.data"})
+    needed = sorted({"json", "os", "threading", "time", *imports_of(kinds)} - {"torch.utils.data"})
     imports = "".join(f"import {module}\n" for module in needed)
     imports += "from pathlib import Path\n\nimport torch\nimport torch.distributed as dist\n"
     if "torch.utils.data" in imports_of(kinds):
@@ -147,7 +148,7 @@ def _placed(
 
 
 def _last_lines(positions: Mapping[int, SourcePosition]) -> str:
-    """The lines behind the loop, in the order of the job's, at which ranks make their last calls."""
+    """The lines behind the loop, in the job's order, at which ranks make their last calls."""
     loops = any(one.behind or one.step for one in positions.values())
     places = {0 if loops else one.line for one in positions.values() if not loops or one.behind}
     if not places:

@@ -78,14 +78,14 @@ class RankCalls:
         self.ending, self.before = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
         self.began = time.monotonic()
 
-    def make(self, site, group, numel, dtype, root, peer, reduction, splits, way, at):
+    def make(self, site, group, numel, dtype, root, peer, reduction, splits, way, at, thread):
         turn, ending, before = self.made, self.ending, self.before
         members = PROGRAM["groups"][group][0]
         call = Call(self.groups[group], members, numel, dtype, root, peer, reduction, splits, way)
         time.sleep(max(0.0, self.began + at - time.monotonic()))
         if before and turn == before["turn"]:
             ENDINGS[before["name"]](*before["arguments"])
-        work = SITES[site](call)
+        work = in_thread(SITES[site], call) if thread else SITES[site](call)
         if way != "waits":
             (self.running if way == "goes on" else self.left).append((call, work))
         if ending and turn == ending["turn"]:
@@ -99,6 +99,14 @@ class RankCalls:
         wait_for(self.running)
         if self.ending:
             ENDINGS[self.ending["name"]](*self.ending["arguments"])
+
+
+def in_thread(function, *arguments):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function(*arguments)))
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 def wait_for(running):
