@@ -32,6 +32,7 @@ from hanglab.analyzer.recorded_endings import (
     recorded_before_stop,
     recorded_endings,
 )
+from hanglab.analyzer.replay_limits import reason_outside
 from hanglab.analyzer.source_positions import SourcePosition, differ, source_positions
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
@@ -207,6 +208,9 @@ class _JobReader:
             for rank, view in self._facts.ranks.items()
             if view.exit is not None and not view.exit.by_recorder
         )
+        reason = reason_outside(self._verdict, endings, before_stop, case=self._facts.case)
+        if reason is not None:
+            raise NotReplayable(reason, self._verdict.advice or None)
         return ReplayableJob(
             self._verdict,
             backend,
