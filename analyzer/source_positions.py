@@ -37,9 +37,12 @@ class SourcePosition:
 
 def source_positions(facts: CaseFacts) -> dict[int, SourcePosition]:
     """Positions of the ranks that wait in calls; empty where nothing tells that they differ."""
-    if not facts.stuck:
+    graph = facts.graph
+    if not facts.stuck or not (graph.divergences or graph.cycles):
         return {}
-    waiting = sorted({wait.call.rank for wait in facts.graph.waits} & facts.ranks.keys())
+    if any(wait.call.seq is None for wait in graph.waits):
+        return {}  # ends of messages stand at lines of their own
+    waiting = sorted({wait.call.rank for wait in graph.waits} & facts.ranks.keys())
     views = {rank: facts.ranks[rank] for rank in waiting}
     if len(views) < 2 or any(v.ended is not None or not v.program_frames for v in views.values()):
         return {}
