@@ -172,8 +172,8 @@ def _exit_failure(view: RankView) -> Failure | None:
     if fatal is not None:
         frame = view.code.innermost_user(list(fatal.frames))
         detail += f" ({fatal.message})"
-    elif number == signal.SIGABRT and (thrown := _THROWN.findall(said)):
-        detail += f" ({thrown[-1][:300]})"
+    elif number == signal.SIGABRT and len(thrown := set(_THROWN.findall(said))) == 1:
+        detail += f" ({thrown.pop()[:300]})"
     return Failure(
         view,
         cause,

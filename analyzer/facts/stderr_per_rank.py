@@ -2,7 +2,9 @@
 
 Launchers hand their own standard error on, so what is found there may be
 anybody's.  Torch puts the rank before an uncaught exception; and the last words
-of a process that dies of a signal are those of the only rank that did.
+of a process that dies of a signal are those of the only rank that did.  Where
+several did, and as many last words say that it was a peer's doing, each of them
+was a victim, whosever which words are.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import signal
 from collections.abc import Iterable, Mapping
 
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
 
 #: Torch's names of a rank: before a line, or as a member of the default group.
@@ -46,7 +49,7 @@ def _separate(neighbours: list[RankView], common: str) -> None:
             continue
         text = common or text
         own = _named_lines(text, view)
-        view.stderr = own + (_dying_lines(text) if dying == [view] else "")
+        view.stderr = own + (_last_words(text, len(dying)) if view in dying else "")
 
 
 def _is_shared(text: str, texts: list[str], common: str) -> bool:
@@ -66,12 +69,24 @@ def _names(line: str, view: RankView) -> bool:
     return process is not None and int(process["pid"]) == view.pid
 
 
-def _dying_lines(text: str) -> str:
-    """Lines written of a process that died, which bear no name."""
+def _last_words(text: str, dying: int) -> str:
+    """What was written of processes that died, if it holds for each of so many."""
+    words = _dying_lines(text)
+    if dying == 1:
+        return "".join(words)
+    felt = {classify(one, Kind.CONSEQUENCE) for one in words}
+    return "".join(words) if len(words) == dying and len(felt) == 1 and None not in felt else ""
+
+
+def _dying_lines(text: str) -> list[str]:
+    """Lines written of each process that died, which bear no name."""
     kept: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):
-        inside = bool(_DYING.match(line)) or (inside and bool(_MORE.match(line)))
-        if inside:
+        begins = bool(_DYING.match(line))
+        inside = begins or (inside and bool(_MORE.match(line)))
+        if begins:
             kept.append(line)
-    return "".join(kept)
+        elif inside:
+            kept[-1] += line
+    return kept

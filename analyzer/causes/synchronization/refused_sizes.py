@@ -138,8 +138,11 @@ def _refusal(view: RankView) -> tuple[int, int] | None:
     end = view.ended
     if end is None or end.signal != signal.SIGABRT:
         return None
-    found = REFUSED_SIZE.pattern.findall(view.stderr)
-    return (int(found[-1][0]), int(found[-1][1])) if found else None
+    found = set(REFUSED_SIZE.pattern.findall(view.stderr))
+    if len(found) != 1:
+        return None  # of several that died together: nobody knows which words are its own
+    ((received, expected),) = found
+    return int(received), int(expected)
 
 
 def _agreed(facts: CaseFacts, rank: int) -> list[Call]:

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
 from hanglab.recorder.case.records import Clock, Exit
@@ -66,3 +67,23 @@ def test_last_words_are_those_of_the_only_rank_that_died_of_a_signal(text: str, 
     two = [RankView(rank, host="a", exit=dead) for rank in range(2)]
     separate_stderr(two, {"a": text})
     assert [view.stderr for view in two] == ["", ""]
+
+
+@pytest.mark.parametrize("bytes_of_the_other", ["32 vs 16", "64 vs 16"])
+def test_last_words_of_several_are_all_of_theirs_where_each_felt_the_same(
+    bytes_of_the_other: str,
+) -> None:
+    refused = ABORTED.replace("32 vs 16", "op.preamble.length <= op.nbytes. 32 vs 16")
+    other = refused.replace("32 vs 16", bytes_of_the_other)
+    dead = Exit(Clock(1, 1), None, int(signal.SIGABRT))
+    views = [RankView(0, host="a"), *(RankView(rank, host="a", exit=dead) for rank in (1, 2))]
+    separate_stderr(views, {"a": refused + other + SURVIVED})
+    assert [view.stderr for view in views] == ["", refused + other, refused + other]
+    for view in views[1:]:
+        failure = failure_of(view)
+        assert failure is not None and failure.consequence and failure.differs
+        # Nobody knows which numbers are its own, unless all are the same.
+        assert ("32 vs 16" in failure.detail) == (refused == other)
+    unlike = [RankView(rank, host="a", exit=dead) for rank in (1, 2)]
+    separate_stderr(unlike, {"a": refused + CRASHED})
+    assert [view.stderr for view in unlike] == ["", ""]
