@@ -53,7 +53,7 @@ _ENDS: Mapping[Cause, Collection[EndingKind]] = {
 
 
 def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: bool) -> str | None:
-    """Why a replay comes to another cause, in a sentence; None where it can come to the verdict's.
+    """The reason for which a replay comes to another cause; None where it can come to this one.
 
     ``case``: there is more than dumps, so what tells an end would have been found.
     """

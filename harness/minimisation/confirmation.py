@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 from hanglab.analyzer.hang_similarity import KeptVerdict
 from hanglab.analyzer.program.reduced_program import ReducedProgram
@@ -72,9 +73,9 @@ class Confirmer:
         stop: threading.Event,
         listener: Listener,
         deadline_s: float,
-        positions: Mapping[int, SourcePosition],
-        positions_first: bool,
-        hung_here: bool,
+        positions: Mapping[int, SourcePosition] = MappingProxyType({}),
+        positions_first: bool = False,
+        hung_here: bool = False,
     ) -> None:
         """``positions`` of the job's ranks, tried first or only where a run without does not do.
 

@@ -1,4 +1,4 @@
-"""What every replay's script begins and ends with; IMPORTS and LAST stand for lines of its own."""
+"""Beginning and end of every replay's script; IMPORTS and LAST stand for lines of its own."""
 
 from typing import Final
 
