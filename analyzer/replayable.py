@@ -21,8 +21,8 @@ from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Bool, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.signatures import CODE
-from hanglab.analyzer.matching.summary import thread_of
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
 from hanglab.analyzer.recorded_endings import (
