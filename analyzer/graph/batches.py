@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
 
 #: Rank, and the order that the members of a batch share.
 _Batch = tuple[int, int]
+
+
+def may_lack_members(batch: _Batch, waits: OpenOperations, merged: MergedSummaries) -> bool:
+    """True if a ring begins with a batch, and may have dropped the first of its members."""
+    rank, order = batch
+    first = min(p.index for p, _ in waits.by_rank[rank] if p.order == order)
+    return first == 0 and not merged.ranks[rank].whole
 
 
 def hold_up_batches(waits: OpenOperations) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.launches import Launch, LaunchId, explains_all, open_launches
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
@@ -47,6 +48,8 @@ def find_unanswered_message(
     if not len(mine) == len(messages) == 1:
         return None
     (message,) = messages
+    if may_lack_members((root.rank, root.order), waits, merged):
+        return None  # One of those may be the one that lacks.
     if not (message.certain or root.started or root.overtaken):
         return None  # Its half may have come and gone, and the device of its rank have stopped.
     left = left_rounds_at(root.rank) == message.waiters[root.rank].index
