@@ -31,9 +31,7 @@ from hanglab.analyzer.matching.merging import MergedSummaries
 class RingReader:
     """Reads rings of waits: as deadlocks, or the work of one rank that did something else."""
 
-    def __init__(
-        self, merged: MergedSummaries, calls: CallsOfRanks, orders: ProgramOrders
-    ) -> None:
+    def __init__(self, merged: MergedSummaries, calls: CallsOfRanks, orders: ProgramOrders) -> None:
         self._merged = merged
         self._calls = calls
         self._orders = orders

@@ -359,8 +359,22 @@ class Trial:
             done = [o.number for o in device if o.done < inf]
             yield Fault("device_stop", rank, at=1 + max(done, default=-1))
         for played in mine:
-            if played.done == inf and played.at < len(self.program.ranks[rank][played.thread]):
+            is_open = played.done == inf or self._is_open_elsewhere(played)
+            if is_open and played.at < len(self.program.ranks[rank][played.thread]):
                 yield from self._unseen_arguments(played)
+
+    def _is_open_elsewhere(self, played: Played) -> bool:
+        """A rank ended its part of a collective which another one is in: it may lack that part."""
+        mine = issues_of(played.step)[0]
+        return mine.peer is None and any(
+            other.done == inf
+            and other.group == played.group
+            and issues_of(other.step)[0].peer is None
+            and self._issued(other.rank, other.group, other)
+            == self._issued(played.rank, played.group, played)
+            for operations in self.play.operations
+            for other in operations
+        )
 
     def _anywhere(self, rank: int) -> Iterator[Fault]:
         """Stops of a rank that left no dump: nothing tells how far it came."""
