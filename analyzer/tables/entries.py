@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -53,7 +53,10 @@ class CallCell:
 
 @dataclass(frozen=True)
 class Row:
-    """Calls that belong together; ``seq`` is None for a send or receive."""
+    """Calls that belong together; ``seq`` is None for a send or receive.
+
+    A rank that has no part in it has no cell.
+    """
 
     group: GroupOfCalls
     seq: int | None
@@ -147,6 +150,22 @@ def _wanted(
     return wanted & rows[calls.row]
 
 
+def _spans(calls: Calls) -> dict[tuple[int, int], tuple[int, int]]:
+    """(rank, group) -> the least and the greatest number of its collectives there."""
+    rows = np.flatnonzero(~calls.is_p2p & (calls.seq != ABSENT))
+    if not len(rows):
+        return {}
+    rows = rows[np.lexsort((calls.seq[rows], calls.group[rows], calls.rank[rows]))]
+    ranks, groups, seqs = calls.rank[rows], calls.group[rows], calls.seq[rows]
+    firsts = np.flatnonzero((np.diff(ranks) != 0) | (np.diff(groups) != 0)) + 1
+    begins = np.concatenate(([0], firsts))
+    ends = np.concatenate((firsts, [len(rows)])) - 1
+    return {
+        (int(ranks[begin]), int(groups[begin])): (int(seqs[begin]), int(seqs[end]))
+        for begin, end in zip(begins, ends, strict=True)
+    }
+
+
 class _View:
     """Rows of the table out of the columns of the calls."""
 
@@ -154,14 +173,9 @@ class _View:
         self.calls = calls
         self.shown = shown
         self.lost = lost
-        self._spans: dict[tuple[int, int], tuple[int, int]] = {}
-        collective = ~calls.is_p2p & (calls.seq != ABSENT)
-        for number in range(len(calls.groups)):
-            inside = collective & (calls.group == number)
-            for dump in shown:
-                seqs = calls.seq[inside & (calls.rank == dump.rank)]
-                if len(seqs):
-                    self._spans[dump.rank, number] = int(seqs.min()), int(seqs.max())
+        self._by_rank = {dump.rank: dump for dump in shown}
+        self._of_group: dict[int, Sequence[RankDump]] = {}
+        self._spans = _spans(calls)
 
     def differences(self, piece: Int64) -> tuple[Difference | None, list[bool]]:
         calls = self.calls
@@ -185,16 +199,32 @@ class _View:
         flags = zip(piece.tolist(), deviating, strict=True)
         own = {int(calls.rank[n]): (n, flag) for n, flag in flags}
         cells: dict[int, CallCell | Absent] = {}
-        for dump in self.shown:
+        for dump in self._involved(own, number, seq):
             if dump.rank in own:
                 n, flag = own[dump.rank]
                 cells[dump.rank] = self._cell(n, flag, stack_places)
-            else:
-                cells[dump.rank] = self._absent(dump, number, seq)
+            elif (absent := self._absent(dump, number, seq)) is not Absent.OTHERS:
+                cells[dump.rank] = absent
         members = calls.groups[number].members or ()
         for rank in self.lost:
-            cells[rank] = Absent.NO_DUMP if seq is not None and rank in members else Absent.OTHERS
+            if seq is not None and rank in members:
+                cells[rank] = Absent.NO_DUMP
         return Row(calls.groups[number], seq, difference, cells)
+
+    def _involved(
+        self, own: Mapping[int, object], number: int, seq: int | None
+    ) -> Sequence[RankDump]:
+        """Dumps that may have a cell: in a job of many groups few of all."""
+        if seq is None:
+            return [self._by_rank[rank] for rank in sorted(own) if rank in self._by_rank]
+        if number not in self._of_group:
+            members = self.calls.groups[number].members
+            self._of_group[number] = [
+                dump
+                for dump in self.shown
+                if members is None or dump.rank in members or (dump.rank, number) in self._spans
+            ]
+        return self._of_group[number]
 
     def _cell(self, n: int, deviates: bool, stack_places: dict[int, int] | None) -> CallCell:
         calls = self.calls

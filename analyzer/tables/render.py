@@ -13,6 +13,7 @@ from rich.text import Text
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame, State
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable, Row
+from hanglab.analyzer.tables.folding import RowByRanks, rows_by_ranks
 from hanglab.analyzer.tables.missing_answers import ranks_text
 
 #: Tensors of one call whose sizes are written out.
@@ -34,13 +35,13 @@ def render_entries(table: EntriesTable) -> RenderableType:
     if len(table.ranks) > _MOST_COLUMNS:
         grid.add_column("ranks", overflow="fold")
         grid.add_column("call", overflow="fold")
-        for row in table.rows:
-            _add_lines(grid, row, labels[row.group])
+        for told in rows_by_ranks([(row, _texts(row)) for row in table.rows], labels):
+            _add_lines(grid, told)
     else:
         for rank in table.ranks:
             grid.add_column(f"rank {rank}", overflow="fold")
         for row in table.rows:
-            cells = [_cell(row.cells[rank]) for rank in table.ranks]
+            cells = [_cell(row.cells.get(rank, Absent.OTHERS)) for rank in table.ranks]
             grid.add_row(*_heading(row, labels[row.group]), *cells)
     parts: list[RenderableType] = [grid] if table.rows else [Text("no entries to show")]
     parts.extend(_legend(table))
@@ -62,15 +63,14 @@ def _heading(row: Row, label: str) -> tuple[Text, str]:
     return text, "" if row.seq is None else str(row.seq)
 
 
-def _add_lines(grid: Table, row: Row, label: str) -> None:
+def _texts(row: Row) -> dict[int, Text]:
+    return {rank: _cell(cell) for rank, cell in row.cells.items()}
+
+
+def _add_lines(grid: Table, told: RowByRanks) -> None:
     """A line for all ranks with equal calls, the fewest first."""
-    together: dict[str, tuple[Text, list[int]]] = {}
-    for rank, cell in row.cells.items():
-        if cell is not Absent.OTHERS:
-            text = _cell(cell)
-            together.setdefault(text.plain, (text, []))[1].append(rank)
-    heading = _heading(row, label)
-    for text, ranks in sorted(together.values(), key=lambda one: len(one[1])):
+    heading = _heading(told.row, told.label)
+    for text, ranks in told.lines():
         grid.add_row(*heading, ranks_text(ranks), text)
         heading = Text(), ""
 

@@ -17,6 +17,7 @@ from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
 from hanglab.harness.cli.explain import explain
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.live import live
 from hanglab.harness.cli.mcp import mcp
 from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
@@ -59,6 +60,7 @@ app.command("list")(list_scenarios)
 app.command()(packs)
 app.command()(run)
 app.command(options_metavar="[OPTIONS] -- COMMAND ...")(record)
+app.command()(live)
 app.command()(capture)
 app.command()(pack)
 app.command()(unpack)

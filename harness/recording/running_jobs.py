@@ -53,10 +53,7 @@ def ranks_of(pid: int) -> list[FoundRank]:
     ``pid`` is a launcher, a rank, or anything above or below one.  Raises
     NoSuchProcess, NotYours, NoRanks.
     """
-    stat = procfs.stat(pid)
-    if stat is None or stat.state in "ZX":
-        raise NoSuchProcess(f"There is no process {pid}.")
-    _check_owner(pid)
+    check_process(pid)
     found = find_ranks([pid, *_below(pid)], spawned=True)
     if not any(rank.pid == pid for rank in found):
         if found:
@@ -173,6 +170,13 @@ def _watch(
                     agent.wait_captured(_CAPTURE_S)
                     break
             agent.finish(ended_by_recorder=False)
+
+
+def check_process(pid: int) -> None:
+    """Raises NoSuchProcess, or NotYours where its environment may not be read."""
+    if procfs.has_ended(pid):
+        raise NoSuchProcess(f"There is no process {pid}.")
+    _check_owner(pid)
 
 
 def _check_owner(pid: int) -> None:

@@ -8,12 +8,13 @@ stretch by stretch.  Either way it must show all through the window.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from hanglab.recorder.slowness.paired_stretches import Pairs, against, in_step, pair, stretch_ms
-from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median, upper_median
+from hanglab.recorder.slowness.peers import Everybody, Middle
+from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median
 from hanglab.recorder.slowness.thresholds import (
     CERTAIN,
     FEWEST_FOR_MEAN,
@@ -132,16 +133,16 @@ def slow_ranks(
     they are fewer than half.  ``run_queues`` tell how long ranks waited for a processor in
     the window, as far as known: on a crowded machine that is no doing of theirs.
     """
+    if len(by_rank) < 2:
+        return {}
     found: dict[int, Slowness] = {}
     run_queues = run_queues or {}
+    everybody = Everybody(list(by_rank.values()))
     for rank, own in by_rank.items():
-        peers = [summary for other, summary in by_rank.items() if other != rank]
-        if not peers:
-            continue
         slowness = (
-            _slow_median(own, peers, factor, floor_ms)
-            or _slow_mean(own, peers, factor, floor_ms)
-            or _stalling(own, peers, floor_ms)
+            _slow_median(own, everybody, factor, floor_ms)
+            or _slow_mean(own, everybody, factor, floor_ms)
+            or _stalling(own, everybody, floor_ms)
         )
         if slowness is None:
             continue
@@ -152,35 +153,35 @@ def slow_ranks(
 
 
 def _slow_median(
-    own: Summary, peers: list[Summary], factor: float, floor_ms: float
+    own: Summary, everybody: Everybody, factor: float, floor_ms: float
 ) -> Slowness | None:
-    if min(own.count, *(peer.count for peer in peers)) < FEWEST_FOR_MEDIAN:
+    if everybody.fewest < FEWEST_FOR_MEDIAN:
         return None
     return _beyond(
         "median",
         own.median,
-        upper_median([peer.median for peer in peers]),
+        everybody.medians.without(own.median),
         own.error,
-        upper_median(_known([peer.error for peer in peers])),
-        _pairs(own, peers, lambda summary: summary.stretch_medians),
+        everybody.errors.without(own.error),
+        _pairs(own, own.stretch_medians, everybody, everybody.stretch_medians),
         factor,
         floor_ms,
     )
 
 
 def _slow_mean(
-    own: Summary, peers: list[Summary], factor: float, floor_ms: float
+    own: Summary, everybody: Everybody, factor: float, floor_ms: float
 ) -> Slowness | None:
-    if min(own.count, *(peer.count for peer in peers)) < FEWEST_FOR_MEAN:
+    if everybody.fewest < FEWEST_FOR_MEAN:
         return None
     return _beyond(
         "mean",
         own.trimmed,
-        upper_median([peer.trimmed for peer in peers]),
+        everybody.trimmed.without(own.trimmed),
         own.trimmed_error,
-        upper_median(_known([peer.trimmed_error for peer in peers])),
+        everybody.trimmed_errors.without(own.trimmed_error),
         # A mean of a few entries hangs on one of them: pairs of means prove nothing by themselves.
-        _pairs(own, peers, lambda summary: summary.stretch_means, sure=False),
+        _pairs(own, own.stretch_means, everybody, everybody.stretch_means, sure=False),
         factor,
         floor_ms,
     )
@@ -188,22 +189,24 @@ def _slow_mean(
 
 def _pairs(
     own: Summary,
-    peers: list[Summary],
-    stretches: Callable[[Summary], Sequence[float]],
+    stretches: Sequence[float],
+    everybody: Everybody,
+    theirs: Sequence[Middle] | None,
     sure: bool = True,
 ) -> Pairs | None:
     """Against the middle of the peers in each stretch; None where ranks are not in step."""
-    if not in_step(own, peers) or len({len(stretches(peer)) for peer in peers}) != 1:
+    if theirs is None or not everybody.in_step_with(own):
         return None
-    theirs = zip(*map(stretches, peers), strict=True)
-    usual = [upper_median(at_once) for at_once in theirs]
-    return pair(stretches(own), usual, stretch_ms(own), sure)
+    usual = [middle.without(mine) for middle, mine in zip(theirs, stretches, strict=True)]
+    return pair(stretches, usual, stretch_ms(own), sure)
 
 
-def _stalling(own: Summary, peers: list[Summary], floor_ms: float) -> Slowness | None:
+def _stalling(own: Summary, everybody: Everybody, floor_ms: float) -> Slowness | None:
+    if own.stalls < STALLS:
+        return None
     per_entry = own.stalled_ms / own.count
-    theirs = upper_median([peer.stalled_ms / peer.count for peer in peers])
-    most = sorted(peer.stalls * own.count / peer.count for peer in peers)[-STALLING_PEERS:]
+    theirs = everybody.stalled_ms.without(per_entry)
+    most = everybody.most_stalls_beside(own, STALLING_PEERS)
     if (
         own.stalls < STALLS * (1 + sum(most))
         or per_entry - theirs < floor_ms
@@ -248,7 +251,3 @@ def _beyond(
 def _slowness(kind: SlownessKind, own: float, reference: float, noise: float) -> Slowness:
     excess = own - reference
     return Slowness(kind, own, reference, excess / noise if noise > 0 else math.inf)
-
-
-def _known(errors: list[float | None]) -> list[float]:
-    return [error for error in errors if error is not None] or [0.0]

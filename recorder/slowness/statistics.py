@@ -135,12 +135,6 @@ def median(values: Iterable[float]) -> float:
     return percentile(sorted(values), 0.5)
 
 
-def upper_median(values: Iterable[float]) -> float:
-    """Middle value, of two the greater: against that nobody is slow in doubt."""
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
-
-
 def beyond_peers(by_rank: Mapping[int, float], rank: int) -> float:
     """Amount by which the rank's value exceeds the median of the others'."""
     peers = [value for peer, value in by_rank.items() if peer != rank]

@@ -30,11 +30,11 @@ def rank_folder(case: Path, rank: int) -> Path:
     return folder
 
 
-def case_of_windows(case: Path, slow_rank: int | None = 2) -> Path:
-    for rank in range(4):
+def case_of_windows(case: Path, slow_rank: int | None = 2, ranks: int = 4) -> Path:
+    for rank in range(ranks):
         lines = []
         for number in (1, 2, 3):
-            work = {"forward": 20.0 if rank == slow_rank else 10.0, "empty": 0.001 * (rank + 1)}
+            work = {"forward": 20.0 if rank == slow_rank else 10.0, "empty": 0.001 * (rank % 4 + 1)}
             window = TimingWindow(
                 number,
                 rank,
@@ -58,6 +58,18 @@ def test_the_slow_rank_stands_out(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "20.0 ms 0.50!" in rows["2"] and "10.0 ms 1.00 " in rows["3"]
     assert printed.count("!") == 2  # the rank, and the legend
     assert "the input of rank 1 is too slow" in printed
+
+
+def test_many_ranks_take_one_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = case_of_windows(tmp_path, slow_rank=717, ranks=1024)
+    assert main(["stragglers", str(case)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 10 and max(map(len, lines)) <= 150
+    rows = {line.split()[0]: line for line in lines if line.strip()}
+    assert "20.0 ms 0.50!" in rows["717"]
+    assert list(rows)[:3] == ["rank", "717", "0-716,"]
+    assert "10.0 ms 1.00 " in rows["0-716,"]
+    assert any("1,023 ranks that stand out less are one line" in line for line in lines)
 
 
 def test_windows_are_read_back_as_they_were(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pages import data_of, entry_of_each_cause, unpacked
 
-from hanglab.harness.report.page.rank_ranges import named, ranges
 from hanglab.harness.report.page.records import PageData, StackNode
+from hanglab.harness.report.rank_ranges import named, ranges
 
 
 @pytest.fixture(scope="module")

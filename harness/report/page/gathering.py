@@ -12,13 +12,13 @@ from hanglab.harness.report.explanation.explaining import explain_examined
 from hanglab.harness.report.page.examined_job import ExaminedJob
 from hanglab.harness.report.page.host_charts import host_charts
 from hanglab.harness.report.page.rank_classes import rank_classes
-from hanglab.harness.report.page.rank_ranges import named
 from hanglab.harness.report.page.records import Fact, PageData
 from hanglab.harness.report.page.side_by_side import side_by_side
 from hanglab.harness.report.page.stack_trees import stack_trees
 from hanglab.harness.report.page.straggler_scores import score_table
 from hanglab.harness.report.page.timeline_rows import timeline_data
 from hanglab.harness.report.page.wait_graph import wait_data
+from hanglab.harness.report.rank_ranges import named
 from hanglab.recorder.case.reader import CaseReader
 
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.job_clock import ahead_of_job
-from hanglab.harness.report.page.rank_ranges import ranges
 from hanglab.harness.report.page.records import Chart, HostCharts, Line
+from hanglab.harness.report.rank_ranges import ranges
 
 #: Lines of a chart, and hosts with charts of their own; culprits' hosts come first.
 MOST_LINES = 12

@@ -8,8 +8,9 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import main_thread
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.report.page.rank_ranges import ranges
 from hanglab.harness.report.page.records import RankClass
+from hanglab.harness.report.rank_ranges import ranges
+from hanglab.harness.report.rank_waits import name_of_call
 
 #: What a rank is in the verdict, as a page names it.
 CULPRIT, VICTIM, OTHER, MISSING = "culprit", "waits", "", "missing"
@@ -93,13 +94,6 @@ def _doing(facts: CaseFacts, view: RankView) -> str:
         return f"at {place}"
     last = facts.graph.last_calls.get(view.rank)
     return f"after {name_of_call(last)}" if last is not None else "nothing is known"
-
-
-def name_of_call(call: Call) -> str:
-    """``all_reduce #15 of default_pg``."""
-    number = f" #{call.seq}" if call.seq is not None else ""
-    other = f" with rank {call.peer}" if call.peer is not None else ""
-    return f"{call.op}{number}{other} of {call.group.description or call.group.name}"
 
 
 def _base(file: str) -> str:

@@ -15,9 +15,9 @@ from hanglab.harness.errors import MissingExtra
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.output_file import check_target
-from hanglab.harness.report.page.rank_ranges import named, ranges
 from hanglab.harness.report.page.records import PageData
 from hanglab.harness.report.page.shown_text import LONGEST, shown_everywhere
+from hanglab.harness.report.rank_ranges import named, ranges
 
 if TYPE_CHECKING:
     import jinja2

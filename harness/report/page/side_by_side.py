@@ -12,8 +12,8 @@ from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.concatenation import reordered
 from hanglab.analyzer.tables.entries import CallCell, EntriesTable, Row, entries_table
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.report.page.rank_ranges import named
 from hanglab.harness.report.page.records import RankClass, SideBySide, SideCell, SideRow
+from hanglab.harness.report.rank_ranges import named
 from hanglab.harness.report.timeline.building import dumps_of
 
 #: Operations before and after the place.

@@ -12,8 +12,8 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import main_thread
 from hanglab.analyzer.flight_recorder.columns import Frame, RankDump
 from hanglab.analyzer.matching.calls import Call
-from hanglab.harness.report.page.rank_ranges import ranges
 from hanglab.harness.report.page.records import RankClass, StackNode, StackTree
+from hanglab.harness.report.rank_ranges import ranges
 from hanglab.harness.report.timeline.building import dumps_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import StackSample

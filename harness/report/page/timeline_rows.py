@@ -9,7 +9,6 @@ import numpy as np
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.report.page.rank_classes import role_of
-from hanglab.harness.report.page.rank_ranges import ranges
 from hanglab.harness.report.page.records import (
     RankClass,
     TimelineActivity,
@@ -17,6 +16,7 @@ from hanglab.harness.report.page.records import (
     TimelineMoment,
     TimelineRow,
 )
+from hanglab.harness.report.rank_ranges import ranges
 from hanglab.harness.report.timeline.building import timeline_of
 from hanglab.harness.report.timeline.spans import JobTimeline, Moment, SpanActivity, TimelineSpan
 

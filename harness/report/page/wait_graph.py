@@ -8,9 +8,9 @@ from collections.abc import Hashable, Mapping
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Status, Verdict
-from hanglab.harness.report.page.rank_classes import name_of_call
-from hanglab.harness.report.page.rank_ranges import named, ranges
 from hanglab.harness.report.page.records import RankClass, WaitData, WaitEdge, WaitNode
+from hanglab.harness.report.rank_ranges import named, ranges
+from hanglab.harness.report.rank_waits import rank_waits
 
 #: Nodes that are drawn; beyond, the list has them.
 MOST_NODES = 40
@@ -60,39 +60,9 @@ def wait_data(facts: CaseFacts, verdict: Verdict, classes: list[RankClass]) -> W
 
 
 def _waits(facts: CaseFacts, verdict: Verdict) -> _Waits:
-    graph = facts.graph
     found: _Waits = defaultdict(dict)
-
-    def wait(rank: int, on: int, text: str, *, concluded: bool = False) -> None:
-        if rank != on:
-            found[rank].setdefault(on, (text, concluded))
-
-    for cycle in graph.cycles:
-        for number, rank in enumerate(cycle.ranks):
-            wait(
-                rank,
-                cycle.ranks[(number + 1) % len(cycle.ranks)],
-                name_of_call(cycle.calls[number]),
-            )
-    for one in graph.waits:
-        for on in one.on:
-            wait(one.call.rank, on, name_of_call(one.call))
-    for divergence in graph.divergences:
-        if divergence.finished:
-            continue
-        for rank, call in divergence.calls.items():
-            if rank not in divergence.deviating:
-                for on in divergence.deviating:
-                    wait(rank, on, name_of_call(call))
-    for sink in graph.sinks:
-        for rank in sink.victims:
-            wait(rank, sink.rank, name_of_call(sink.awaited))
-    for unmatched in graph.unmatched:
-        if unmatched.call.peer is not None:
-            wait(unmatched.call.rank, unmatched.call.peer, name_of_call(unmatched.call))
-    for rank, awaited in graph.host_waits.items():
-        for on in awaited:
-            wait(rank, on, "on its host")
+    for rank, on in rank_waits(facts.graph).items():
+        found[rank] = {awaited: (text, False) for awaited, text in on.items()}
     if verdict.status in (Status.HUNG, Status.FAILED):
         _conclude(found, verdict)
     return dict(found)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from hanglab.harness.report.explanation.subject import ranks_name
+from hanglab.harness.report.rank_ranges import ranges
 from hanglab.harness.report.stragglers.history import StragglerHistory
-from hanglab.recorder.slowness import relative_scores
+from hanglab.recorder.slowness import median, relative_scores
 from hanglab.recorder.slowness.thresholds import FLOOR_MS
 
 #: Colours of scores: the first whose limit the score reaches.
@@ -15,52 +20,125 @@ _HEAT = ((0.95, "green"), (0.85, "bright_green"), (0.75, "yellow"), (0.5, "dark_
 _HOTTEST = "bold red"
 #: Columns beyond these would not fit any terminal.
 _WIDEST = 12
+#: Ranks that have a line each: of more, about a screen of those that stand out.
+_MOST_LINES = 32
+_STAND_OUT = 24
+
+
+class _Cell(NamedTuple):
+    """A rank's own work in a section; None where it is not known."""
+
+    milliseconds: float | None
+    score: float | None
+    #: Slower than its peers in at least half of the windows.
+    held: bool
+    #: Long enough for its score to be more than noise.
+    matters: bool
 
 
 def heat_table(history: StragglerHistory) -> RenderableType:
     """Own work of each rank in each section, with its score against the fastest.
 
     ``!`` marks ranks that are slower than their peers in at least half of the windows.
+    Of many ranks those that stand out have a line each, and all others one together.
     """
     sections = history.sections
     shown = sections[:_WIDEST]
-    medians = {section: history.medians(section) for section in shown}
-    scores = {
-        section: relative_scores(
-            {rank: medians[section].get(rank) for rank in history.ranks},
-        )
-        for section in shown
-    }
-    slow = history.slow()
+    cells = _cells(history, shown)
     shares = history.input_shares()
+    alone, together = _parted(history, cells)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("rank", justify="right")
+    table.add_column("rank", justify="right", overflow="fold")
     for section in shown:
         table.add_column(section, justify="right", overflow="fold")
     if shares:
         table.add_column("input", justify="right")
-    for rank in history.ranks:
-        cells = []
-        for section in shown:
-            often = slow.get((section, rank), 0)
-            held = 2 * often >= len(history.windows) and often > 0
-            matters = max(medians[section].values()) >= FLOOR_MS
-            cells.append(_cell(medians[section].get(rank), scores[section][rank], held, matters))
+    for rank in alone:
+        texts = [_text(cells[section][rank]) for section in shown]
         if shares:
-            cells.append(Text(f"{shares[rank]:.0%}" if rank in shares else "?"))
-        table.add_row(str(rank), *cells)
-    return Group(table, Text(), *(Text(line) for line in _notes(history, len(sections))))
+            texts.append(Text(f"{shares[rank]:.0%}" if rank in shares else "?"))
+        table.add_row(str(rank), *texts)
+    if together:
+        texts = [_of_many([cells[section][rank] for rank in together]) for section in shown]
+        if shares:
+            told = [shares[rank] for rank in together if rank in shares]
+            texts.append(Text(f"{median(told):.0%}" if told else "?"))
+        table.add_row(_name_of_many(together), *texts)
+    notes = _notes(history, len(sections))
+    if together:
+        notes.insert(
+            1,
+            f"{len(together):,} ranks that stand out less are one line: their middle, and the "
+            "lowest of their scores.",
+        )
+    return Group(table, Text(), *(Text(line) for line in notes))
 
 
-def _cell(milliseconds: float | None, score: float | None, held: bool, matters: bool) -> Text:
-    if milliseconds is None:
+def _cells(history: StragglerHistory, sections: Sequence[str]) -> dict[str, dict[int, _Cell]]:
+    slow = history.slow()
+    found = {}
+    for section in sections:
+        medians = history.medians(section)
+        scores = relative_scores({rank: medians.get(rank) for rank in history.ranks})
+        matters = max(medians.values()) >= FLOOR_MS
+        found[section] = {
+            rank: _Cell(
+                medians.get(rank),
+                scores[rank],
+                2 * (often := slow.get((section, rank), 0)) >= len(history.windows) and often > 0,
+                matters,
+            )
+            for rank in history.ranks
+        }
+    return found
+
+
+def _parted(
+    history: StragglerHistory, cells: dict[str, dict[int, _Cell]]
+) -> tuple[list[int], list[int]]:
+    """Ranks with a line of their own, and the others; in order of ranks."""
+    if len(history.ranks) <= _MOST_LINES:
+        return list(history.ranks), []
+
+    def low(rank: int) -> tuple[bool, float]:
+        own = [of_section[rank] for of_section in cells.values()]
+        scores = [one.score for one in own if one.matters and one.score is not None]
+        return not any(one.held for one in own), min(scores, default=1.0)
+
+    odd = [rank for rank in history.ranks if not low(rank)[0] or low(rank)[1] < _HEAT[0][0]]
+    first = sorted(odd, key=low)[:_STAND_OUT]
+    return sorted(first), sorted(set(history.ranks).difference(first))
+
+
+def _name_of_many(ranks: Sequence[int]) -> str:
+    named = ranges(ranks)
+    return named if len(named) <= 24 else ranks_name(ranks)
+
+
+def _of_many(cells: Sequence[_Cell]) -> Text:
+    """One for many ranks: the middle of their times, and the lowest score."""
+    times = [one.milliseconds for one in cells if one.milliseconds is not None]
+    scores = [one.score for one in cells if one.score is not None]
+    return _text(
+        _Cell(
+            median(times) if times else None,
+            min(scores) if scores else None,
+            any(one.held for one in cells),
+            any(one.matters for one in cells),
+        )
+    )
+
+
+def _text(cell: _Cell) -> Text:
+    if cell.milliseconds is None:
         return Text("?", style="dim")
-    if score is None:
-        return Text(f"{milliseconds:.1f} ms    ?", style="dim")
+    if cell.score is None:
+        return Text(f"{cell.milliseconds:.1f} ms    ?", style="dim")
+    score = cell.score
     style = next((colour for limit, colour in _HEAT if score >= limit), _HOTTEST)
-    if not matters:  # too short for its score to be more than noise
+    if not cell.matters:
         style = "dim"
-    return Text(f"{milliseconds:.1f} ms {score:.2f}{'!' if held else ' '}", style=style)
+    return Text(f"{cell.milliseconds:.1f} ms {score:.2f}{'!' if cell.held else ' '}", style=style)
 
 
 def _notes(history: StragglerHistory, sections: int) -> list[str]:
@@ -75,8 +153,14 @@ def _notes(history: StragglerHistory, sections: int) -> list[str]:
         if starvation.everybody:
             whose = "every rank's input is too slow"
         elif starvation.slow:
-            whose = "the input of rank " + ", ".join(map(str, starvation.slow)) + " is too slow"
+            whose = f"the input of {ranks_name(starvation.slow)} is too slow"
         else:
             whose = "whose input is too slow cannot be told"
         notes.append(f"The job lost up to {starvation.share:.0%} of a window to input: {whose}.")
-    return notes + list(history.remarks)
+    return notes + _remarks(history.remarks)
+
+
+def _remarks(remarks: Sequence[str]) -> list[str]:
+    """The detector's remarks; of a thousand ranks' the first, and how many more there are."""
+    more = len(remarks) - _STAND_OUT
+    return [*remarks[:_STAND_OUT], *([f"and {more:,} more remarks"] if more > 0 else [])]

@@ -29,10 +29,10 @@ def loaded(*dumps: dict[str, Any]) -> Loaded:
     return Loaded([item for item in results if not isinstance(item, Exception)])
 
 
-def words(row: Row) -> list[str]:
-    return [
-        cell.value if isinstance(cell, Absent) else cell.operation.op for cell in row.cells.values()
-    ]
+def words(row: Row, ranks: int = 0) -> list[str]:
+    """Of the row's ranks, or of so many, all that has a part in it or not."""
+    cells = [row.cells.get(rank, Absent.OTHERS) for rank in range(ranks)] or row.cells.values()
+    return [cell.value if isinstance(cell, Absent) else cell.operation.op for cell in cells]
 
 
 def printed(table: EntriesTable) -> str:
@@ -145,7 +145,8 @@ def test_sends_and_receives_stand_alone() -> None:
     send = entry(1, profiling_name="nccl:send 0->1", **p2p)
     recv = entry(1, profiling_name="nccl:recv 1<-0", **p2p)
     table = entries_table(loaded(dump([entry(0), send]), dump([entry(0), recv])))
-    assert [words(row) for row in table.rows] == [["all_reduce"] * 2, ["send", ""], ["", "recv"]]
+    seen = [words(row, 2) for row in table.rows]
+    assert seen == [["all_reduce"] * 2, ["send", ""], ["", "recv"]]
     assert [row.seq for row in table.rows] == [1, None, None]
     assert "send 0->1" in printed(table)
 
@@ -194,7 +195,7 @@ def test_split_groups_that_share_a_name_are_kept_apart() -> None:
     table = entries_table(
         loaded(member("[0, 1]"), member("[0, 1]"), member("[2, 3]"), member("[2, 3]"))
     )
-    assert [words(row) for row in table.rows] == [
+    assert [words(row, 4) for row in table.rows] == [
         ["all_reduce", "all_reduce", "", ""],
         ["", "", "all_reduce", "all_reduce"],
     ]
@@ -329,7 +330,7 @@ def test_on_gloo_a_rank_without_entries_of_a_group_may_belong_to_it() -> None:
         loaded(*(dump(mine, pg_config={}, pg_status={}) for mine in (rows, whole, wrapped)))
     )
     (row,) = (row for row in table.rows if row.group.name == "7")
-    assert words(row) == ["all_reduce", "", "unknown"]
+    assert words(row, 3) == ["all_reduce", "", "unknown"]
 
 
 def test_members_without_a_dump_have_a_column_where_they_are_asked_for() -> None:

@@ -1,0 +1,62 @@
+"""The situation of a running job in a few rows: ranks that do the same are one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hanglab.harness.report.live.ranks_at_work import RankAtWork
+from hanglab.harness.report.live.standing import Standing
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Ranks that do the same.  ``since_ns`` is the wall time since when all of them do."""
+
+    ranks: tuple[int, ...]
+    doing: str
+    waits_for: tuple[int, ...]
+    since_ns: int | None
+    #: The least and the most of the steps that they are in; None without any.
+    steps: tuple[int, int] | None
+    #: Their processes, where they are few.
+    pids: tuple[int, ...] = ()
+
+
+def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list[Row]:
+    """Those who hold others up first, then those who wait, those who run, those who ended."""
+    alike: dict[tuple[str, tuple[int, ...]], list[RankAtWork]] = {}
+    for one in ranks:
+        standing = standings.get(one.rank)
+        doing = one.ended or (standing.doing if standing is not None else RUNS)
+        waits_for = standing.waits_for if standing is not None and not one.ended else ()
+        alike.setdefault((doing, waits_for), []).append(one)
+    awaited = {rank for one in standings.values() for rank in one.waits_for}
+    found = []
+    for (doing, waits_for), members in alike.items():
+        at_rest = [standings[one.rank] for one in members if one.rank in standings]
+        steps = [one.step for one in members if one.step >= 0]
+        found.append(
+            Row(
+                ranks=tuple(one.rank for one in members),
+                doing=doing,
+                waits_for=waits_for,
+                since_ns=max((one.since_ns for one in at_rest), default=None)
+                if doing != RUNS
+                else None,
+                steps=(min(steps), max(steps)) if steps else None,
+                pids=tuple(one.pid for one in members if one.pid is not None),
+            )
+        )
+    found.sort(key=lambda row: (_place(row, awaited), row.ranks[0]))
+    return found
+
+
+def _place(row: Row, awaited: set[int]) -> int:
+    if row.doing == RUNS:
+        return 2
+    if row.waits_for:
+        return 1
+    return 0 if awaited & set(row.ranks) else 3 if row.since_ns is None else 1

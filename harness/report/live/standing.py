@@ -1,0 +1,123 @@
+"""Where ranks stand that have not moved for a while, and for whom they wait."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.facts.assembly import gather_worlds
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.harness.report.explanation.subject import short
+from hanglab.harness.report.live.ranks_at_work import JobAtWork, RankAtWork
+from hanglab.harness.report.rank_waits import name_of_call, rank_waits
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.operations import op_of_method
+from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.reader import CaseReader
+
+#: Of the time, the part that may go into reading the Case anew: it is the job's machine.
+_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What one rank does, in words, since when, and the ranks that it waits for."""
+
+    doing: str
+    #: Wall time; of a wait that of the call, else of the last thing that was seen of the rank.
+    since_ns: int
+    waits_for: tuple[int, ...] = ()
+
+
+class Standings:
+    """Standings of resting ranks.  Read anew when other ranks rest than before, not too often."""
+
+    def __init__(self, case: Path) -> None:
+        self._case = case
+        self._read_of: dict[int, int] = {}
+        self._next_read = 0.0
+        self._found: dict[int, Standing] = {}
+
+    def of(self, job: JobAtWork) -> dict[int, Standing]:
+        """By rank, for those that rest."""
+        resting = {one.rank: one for one in job.ranks if one.resting}
+        # A rank that has moved and rests again rests since another moment.
+        wanted = {rank: one.since_ns for rank, one in resting.items()}
+        begun = time.monotonic()
+        if wanted != self._read_of and begun >= self._next_read:
+            self._found = self._read(job.reader, resting)
+            self._read_of = wanted
+            taken = time.monotonic() - begun
+            self._next_read = time.monotonic() + taken / _SHARE
+        return {
+            rank: standing
+            for rank, standing in self._found.items()
+            if wanted.get(rank) == self._read_of.get(rank) and rank in resting
+        }
+
+    def _read(self, case: CaseReader, resting: dict[int, RankAtWork]) -> dict[int, Standing]:
+        facts = _facts(self._case) if resting else None
+        waits = rank_waits(facts.graph) if facts is not None else {}
+        found = {}
+        for one in case.ranks:
+            rank = resting.get(one.rank)
+            if rank is None:
+                continue
+            progress = one.read(files.PROGRESS)
+            call = _open_call(progress) if progress is not None else None
+            doing = _doing(facts, rank, call, progress)
+            since = rank.since_ns
+            if call is not None:
+                since = call.wait_entered_ns or call.entered_ns
+            found[one.rank] = Standing(doing, since, tuple(sorted(waits.get(one.rank, ()))))
+        return found
+
+
+def _facts(case: Path) -> CaseFacts | None:
+    """What the analyzer makes of the Case as it lies there, of the latest attempt."""
+    try:
+        return gather_worlds(case)[-1]
+    except (InputError, OSError):  # a Case in the making, or one that has just gone
+        return None
+
+
+def _open_call(progress: Progress) -> OperationCall | None:
+    """The latest call that the host is in or waits for, else the latest that has not finished."""
+    calls = [one for one in progress.operations if not one.completed and not one.failed]
+    held = [
+        one
+        for one in calls
+        if one.returned_ns is None or (one.wait_entered_ns and one.wait_returned_ns is None)
+    ]
+    return max(held, key=lambda one: one.wait_entered_ns or one.entered_ns, default=None)
+
+
+def _doing(
+    facts: CaseFacts | None, rank: RankAtWork, call: OperationCall | None, progress: Progress | None
+) -> str:
+    place = f", {short(call.file)}:{call.line}" if call is not None and call.file else ""
+    unfinished = facts.graph.unfinished.get(rank.rank) if facts is not None else None
+    if unfinished:
+        return f"in {shown(name_of_call(unfinished[-1]))}{place}"
+    if call is not None:
+        return f"in {shown(_name(call, facts, rank.rank))}{place}"
+    if progress is not None and progress.collecting_since_ns:
+        return "collects garbage"
+    if progress is not None and progress.phase == "exiting":
+        return "is being taken down"
+    if progress is not None and progress.open_sections:
+        return f"in section {shown(progress.open_sections[-1].section)}"
+    return "before its first operation" if not rank.operations else "outside of communication"
+
+
+def _name(call: OperationCall, facts: CaseFacts | None, rank: int) -> str:
+    operation = op_of_method(call.method)
+    view = facts.ranks.get(rank) if facts is not None else None
+    names = {one.id: one.description for one in view.groups} if view is not None else {}
+    group = names.get(call.group) or call.group
+    return (operation.name if operation is not None else call.method) + (
+        f" of {group}" if group else ""
+    )
