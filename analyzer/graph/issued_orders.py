@@ -14,8 +14,9 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
 from hanglab.analyzer.graph.thresholds import COMPARED_COLLECTIVES
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
-from hanglab.analyzer.matching.summary import RankSummary, thread_of
+from hanglab.analyzer.matching.summary import RankSummary
 from hanglab.recorder.case.operations import op_of
 
 #: Place of messages, which have no number; whom they go to, or come from, each rank has for itself.

@@ -20,8 +20,8 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, EVEN_CHANNELS, KNOWN_ROUNDS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
-from hanglab.analyzer.matching.summary import thread_of
 from hanglab.recorder.case.operations import op_of
 
 #: Index of the group, sequence number.

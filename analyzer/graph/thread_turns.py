@@ -8,8 +8,8 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import TURNS_AHEAD
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.signatures import call_site, difference
-from hanglab.analyzer.matching.summary import thread_of
 
 
 def label_thread_turns(divergences: Iterable[Divergence], lookup: CallLookup) -> None:

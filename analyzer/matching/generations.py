@@ -15,7 +15,8 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, GroupName, RankDump
 from hanglab.analyzer.matching.merging import GroupKey, MergedSummaries, SignatureHistory, merge_all
-from hanglab.analyzer.matching.summary import GroupSummary, RankSummary, summarise
+from hanglab.analyzer.matching.summarising import summarise
+from hanglab.analyzer.matching.summary import GroupSummary, RankSummary
 from hanglab.analyzer.matching.thresholds import SAME_NUMBER_FARTHER
 
 #: Names of groups, and what they are to be called.

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.group_history import period_of, repeats_since
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
-from hanglab.analyzer.matching.summary import Pending, thread_of
+from hanglab.analyzer.matching.summary import Pending
 from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
 from hanglab.recorder.case.operations import op_of
 

@@ -14,7 +14,7 @@ from hanglab.recorder.slowness.thresholds import IN_STEP_FACTOR
 
 
 class Middle:
-    """The middle of all values but one, of two the greater: nobody is slow in doubt."""
+    """The middle of all values but one, of two the greater: so that in doubt nobody is slow."""
 
     def __init__(self, values: Iterable[float | None]) -> None:
         """None stands for what is not known, and counts for nothing."""
