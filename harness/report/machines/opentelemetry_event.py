@@ -62,7 +62,7 @@ def send_event(told: Explanation, exporter: LogRecordExporter | None = None) -> 
             return self._inner.force_flush(timeout_millis)
 
         def shutdown(self) -> None:
-            self._inner.shutdown()
+            self._inner.shutdown()  # type: ignore[no-untyped-call]
 
     severity = {
         Status.HEALTHY.value: SeverityNumber.INFO,
