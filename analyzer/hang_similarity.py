@@ -17,6 +17,7 @@ from hanglab.analyzer.program.reduced_program import (
 from hanglab.analyzer.program.simulation import Backend, Run
 from hanglab.analyzer.replayable import NotReplayable, ReplayableJob, program_of
 from hanglab.analyzer.simulated_verdict import Simulation, semantics_of, simulated
+from hanglab.analyzer.source_positions import positions_among
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.recorder.case.backends import backend_of
 
@@ -272,4 +273,5 @@ def cut_ranks(
     )
     kept = tuple(groups[group] for group in used)
     job = replace(job, groups=kept, calls=calls, ended=ended, endings=endings)
-    return replace(job, before_stop=before_stop), ranks
+    positions = positions_among(job.positions, ranks)
+    return replace(job, before_stop=before_stop, positions=positions), ranks

@@ -10,13 +10,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
+from hanglab.analyzer.causes.network.store_lost import lost_store
+from hanglab.analyzer.causes.resource.disk_full import failed_on_full_disk, met_full_disk
 from hanglab.analyzer.facts.absent_ranks import computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loops import left_loops
-from hanglab.analyzer.facts.python_waits import python_wait
+from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 
@@ -35,6 +37,12 @@ class EndingKind(str, Enum):
     LEFT_LOOP = "left_loop"
     WAITS_AT_EXIT = "waits_at_exit"
     WAITS_FOR_FILE_LOCK = "waits_for_file_lock"
+    FILLS_DISK = "fills_disk"
+    WAITS_FOR_FULL_DISK = "waits_for_full_disk"
+    FORKS_WITH_LOCK = "forks_with_lock"
+    #: One serves a store that others still need once it has left.
+    KEEPS_STORE = "keeps_store"
+    ASKS_STORE = "asks_store"
     #: These two are no ends: what follows them is.
     HOLDS_FILE_LOCK = "holds_file_lock"
     HANDLES = "handles"
@@ -62,6 +70,11 @@ _WORDS = {
     EndingKind.WAITS_FOR_LOADER: "it waited for its data loader",
     EndingKind.LEFT_LOOP: "it stood behind the loop that its peers were in",
     EndingKind.WAITS_AT_EXIT: "its interpreter waited for a thread at its end",
+    EndingKind.FILLS_DISK: "it wrote to a disk that was full",
+    EndingKind.WAITS_FOR_FULL_DISK: "it waited for a thread of its own that had met a full disk",
+    EndingKind.FORKS_WITH_LOCK: "it waited for a child that it had forked while a lock was held",
+    EndingKind.KEEPS_STORE: "it kept a store that its peers still needed, and left",
+    EndingKind.ASKS_STORE: "it asked for what was in a store that was gone",
     EndingKind.WAITS_FOR_FILE_LOCK: "it waited for the lock of a file that a peer held",
     EndingKind.HOLDS_FILE_LOCK: "it held the lock of a file that peers waited for",
 }
@@ -101,10 +114,10 @@ def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
     Whose end followed from that of another is left to do so again.
     """
     locks = {rank for rank, wait in host_waits(facts).items() if wait.source == _FILE_LOCKS}
+    found = _store_lost(facts)
     followed = {one.view.rank for one in failures(facts) if one.consequence}
-    found: dict[int, RecordedEnding] = {}
     for rank, view in facts.ranks.items():
-        if rank in followed:
+        if rank in followed or rank in found:
             continue
         ending = _of_ended(view) if view.ended is not None else _of_living(facts, view, locks)
         if ending is not None:
@@ -127,12 +140,24 @@ def recorded_before_stop(facts: CaseFacts) -> dict[int, RecordedEnding]:
     return found
 
 
+def _store_lost(facts: CaseFacts) -> dict[int, RecordedEnding]:
+    """Ends of a rank that served a store, and of those that lost it by that."""
+    keeper = lost_store(facts)
+    if keeper is None:
+        return {}
+    clients = [failure.view.rank for failure in keeper.lost]
+    asks = {rank: RecordedEnding(EndingKind.ASKS_STORE) for rank in clients}
+    return {**asks, keeper.view.rank: RecordedEnding(EndingKind.KEEPS_STORE, len(clients))}
+
+
 def _of_ended(view: RankView) -> RecordedEnding | None:
     end = view.ended
     assert end is not None
     if end.signal is not None:
         return RecordedEnding(EndingKind.KILLED, end.signal)
     raised = next((one for one in view.exceptions if one.main), None)
+    if raised is not None and end.code and failed_on_full_disk(raised):
+        return RecordedEnding(EndingKind.FILLS_DISK)
     if raised is not None and end.code:
         return RecordedEnding(EndingKind.RAISES, end.code, raised.type, raised.message)
     if end.code is None:
@@ -161,8 +186,12 @@ def _of_living(facts: CaseFacts, view: RankView, locks: Collection[int]) -> Reco
         return None
     if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         return RecordedEnding(EndingKind.LEFT_LOOP)
+    if met_full_disk(facts, view):
+        return RecordedEnding(EndingKind.WAITS_FOR_FULL_DISK)
     if view.position.place is StackPlace.LOADER:
         return RecordedEnding(EndingKind.WAITS_FOR_LOADER)
+    if fork_deadlock(view):
+        return RecordedEnding(EndingKind.FORKS_WITH_LOCK)
     if python_wait(view) is not None:
         return RecordedEnding(EndingKind.WAITS_FOR_LOCK)
     mains = [thread for one in view.rank_stacks if (thread := main_thread(one)) is not None]

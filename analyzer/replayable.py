@@ -21,15 +21,19 @@ from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Bool, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
+from hanglab.analyzer.matching.entry_queries import thread_of
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
 from hanglab.analyzer.recorded_endings import (
     WITHIN_CALLS,
+    EndingKind,
     RecordedEnding,
     recorded_before_stop,
     recorded_endings,
 )
+from hanglab.analyzer.replay_limits import reason_outside
+from hanglab.analyzer.source_positions import SourcePosition, differ, source_positions
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backend_of
@@ -70,6 +74,8 @@ class ReplayableJob:
     endings: Mapping[int, RecordedEnding]
     #: What ranks did that is no call before the call in which they stopped, by rank.
     before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
+    #: Places in the source at which ranks wait, by rank, where they are not the same for all.
+    positions: Mapping[int, SourcePosition] = field(default_factory=dict)
     #: What was taken for granted where the evidence does not tell, one sentence each.
     assumptions: list[str] = field(default_factory=list)
     #: Of a job on an enqueuing backend: each call is waited for by what its device runs next.
@@ -189,11 +195,22 @@ class _JobReader:
         }
         for rank, done in sorted(before_stop.items()):
             self._assume(f"rank {rank} does before it stops as its evidence says: {done.words}")
+        positions = {
+            rank: position
+            for rank, position in source_positions(self._facts).items()
+            if rank < len(calls) and calls[rank] and not calls[rank][-1].finished
+        }
+        by_loops = any(one.kind is EndingKind.LEFT_LOOP for one in endings.values())
+        positions = {} if by_loops or not differ(positions) else positions
+        self._tell_positions(positions)
         ended = frozenset(
             rank
             for rank, view in self._facts.ranks.items()
             if view.exit is not None and not view.exit.by_recorder
         )
+        reason = reason_outside(self._verdict, endings, before_stop, case=self._facts.case)
+        if reason is not None:
+            raise NotReplayable(reason, self._verdict.advice or None)
         return ReplayableJob(
             self._verdict,
             backend,
@@ -202,8 +219,17 @@ class _JobReader:
             ended,
             endings,
             before_stop,
+            positions,
             self._assumptions,
         )
+
+    def _tell_positions(self, positions: Mapping[int, SourcePosition]) -> None:
+        places: dict[str, list[int]] = {}
+        for rank, position in sorted(positions.items()):
+            if position.words:
+                places.setdefault(position.words, []).append(rank)
+        for words, ranks in places.items():
+            self._assume(f"{name_ranks(ranks)}: the last call is made {words}, as stacks tell")
 
     def _assume(self, sentence: str) -> None:
         self._assumptions.append(sentence)
@@ -218,6 +244,7 @@ class _JobReader:
         entries, done = dump.entries, completed(dump)
         done[list(self._facts.graph.exchanged.get(rank, ()))] = True
         found: list[RecordedCall] = []
+        rows: list[int] = []
         last: dict[int, int] = {}
         #: Most calls are made again and again, from one line and with the same arguments.
         known: dict[tuple[int, ...], Action] = {}
@@ -247,7 +274,27 @@ class _JobReader:
             if kind not in known:
                 known[kind] = self._action(entries, row, number)
             found.append(RecordedCall(known[kind], bool(done[row]), posted, seq, times[row]))
-        return found
+            rows.append(row)
+        return self._in_threads(rank, found, [thread_of(entries, row) for row in rows])
+
+    def _in_threads(
+        self, rank: int, calls: list[RecordedCall], threads: list[str]
+    ) -> list[RecordedCall]:
+        """The calls with the thread of each that is open, where those of several are."""
+        waiting = [
+            name for name, call in zip(threads, calls, strict=True) if name and not call.finished
+        ]
+        if len(set(waiting)) < 2:
+            return calls
+        main = Counter(threads).most_common(1)[0][0]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys([main, *waiting]))}
+        self._assume(f"rank {rank} makes its last calls from {len(numbers)} threads in their order")
+        return [
+            call
+            if call.finished or not numbers.get(name)
+            else replace(call, action=replace(call.action, thread=numbers[name]))
+            for name, call in zip(threads, calls, strict=True)
+        ]
 
     def _action(self, entries: Entries, row: int, group: int) -> Action:
         frame = CODE.innermost_user(entries.stack_at(row))
@@ -370,6 +417,8 @@ def goes_on(job: ReplayableJob, call: RecordedCall) -> bool:
 
     Of messages that finished no gloo job tells whether their ranks waited for them.
     """
+    if call.action.thread:
+        return True
     if job.device_waits:
         return False
     if call.finished and not backend_of(job.backend).blocking:

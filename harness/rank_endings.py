@@ -41,6 +41,72 @@ def report(name, message):
         traceback.print_exc()
 """,
     ),
+    EndingKind.FILLS_DISK: (
+        (),
+        """
+def fill_disk():
+    with open("/dev/full", "wb", buffering=0) as file:
+        file.write(b"more")
+""",
+    ),
+    EndingKind.WAITS_FOR_FULL_DISK: (
+        ("threading", "time", "traceback"),
+        """
+def write_to_full_disk():
+    time.sleep(1)  # the last thing that the rank does, however busy the host is
+    try:
+        with open("/dev/full", "wb", buffering=0) as file:
+            file.write(b"more")
+    except OSError:
+        traceback.print_exc()
+
+
+def wait_for_full_disk():
+    written = threading.Event()
+    threading.Thread(target=write_to_full_disk).start()
+    written.wait()
+""",
+    ),
+    EndingKind.FORKS_WITH_LOCK: (
+        ("multiprocessing", "threading"),
+        """
+def acquire(lock):
+    with lock:
+        pass
+
+
+def fork_with_lock():
+    lock = threading.Lock()
+    with lock:
+        child = multiprocessing.get_context("fork").Process(target=acquire, args=(lock,))
+        child.start()
+    child.join()
+""",
+    ),
+    EndingKind.KEEPS_STORE: (
+        ("os", "sys", "time"),
+        """
+def keep_store(clients):
+    agreed = dist.distributed_c10d._get_default_store()
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], 0, is_master=True, wait_for_workers=False)
+    agreed.set("kept_store", str(store.port))
+    while store.add("clients", 0) < clients:
+        time.sleep(0.01)
+    sys.exit()
+""",
+    ),
+    EndingKind.ASKS_STORE: (
+        ("os", "time"),
+        """
+def ask_store():
+    agreed = dist.distributed_c10d._get_default_store()
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(agreed.get("kept_store")))
+    store.add("clients", 1)
+    while True:
+        store.add("asked", 1)
+        time.sleep(0.01)
+""",
+    ),
     EndingKind.WAITS_AT_EXIT: (
         ("sys", "threading"),
         """
@@ -146,7 +212,7 @@ def arguments_of(ending: RecordedEnding) -> list[int | str]:
     """Arguments of that function."""
     if ending.kind is EndingKind.EXITS:
         return [ending.number, ending.how]
-    if ending.kind is EndingKind.KILLED:
+    if ending.kind in (EndingKind.KILLED, EndingKind.KEEPS_STORE):
         return [ending.number]
     if ending.kind in _WITH_ERRORS:
         return [ending.how, ending.text]

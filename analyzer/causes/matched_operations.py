@@ -140,6 +140,8 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
             finding = msgspec.structs.replace(finding, location=launched)
     elif view.ended is None and frame is not None:
         finding = msgspec.structs.replace(finding, location=view.location(frame))
+    if _by_thread_turns(facts, finding):
+        return finding  # it made all calls that its peers did, wherever its threads stand
     if finding.cause in _MAY_BE_UNEVEN:
         gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]
         if len(gone) == 1:
@@ -151,6 +153,14 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     elif finding.cause in _LEFT_OUT:
         finding = _behind_peers(facts, finding)
     return finding
+
+
+def _by_thread_turns(facts: CaseFacts, finding: Finding) -> bool:
+    at = finding.collective
+    return at is not None and any(
+        one.thread_turns and (one.group.name, one.seq) == (at.group_id, at.seq)
+        for one in facts.graph.divergences
+    )
 
 
 def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:

@@ -194,6 +194,7 @@ def _to_group(old: int, new: int) -> _Change:
 
 def _simplifications(reduced: ReducedProgram) -> Iterator[_Change]:
     yield lambda action: replace(action, overlap=False)
+    yield lambda action: replace(action, thread=0)
     yield lambda action: replace(action, splits=None)
     yield lambda action: replace(action, reduction="")
     yield lambda action: replace(action, dtype="Float")

@@ -59,6 +59,8 @@ class Action:
     reduction: str = ""
     #: Elements that an uneven all_to_all sends to, and takes from, each member of the group.
     splits: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    #: Thread of the rank that makes the call, which the others do not wait for; 0 makes most.
+    thread: int = 0
 
     @property
     def p2p(self) -> bool:

@@ -20,6 +20,7 @@ from hanglab.harness.minimisation.backend_lines import (
     scenario_backends,
     told_hang,
 )
+from hanglab.harness.minimisation.call_layout import CallLayout, Words, lay_out, of_one_iteration
 from hanglab.harness.minimisation.call_lines import CallFunctions, call_functions, entry
 from hanglab.harness.minimisation.endings import RankEnding
 from hanglab.harness.minimisation.reproduction import (
@@ -33,6 +34,14 @@ from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, default_status
 
 _STAND_STILL = ["", "", "def stand_still():", "    while True:", "        time.sleep(1)"]
+_IN_THREAD = [
+    "",
+    "",
+    "def in_thread(call, *arguments):",
+    "    thread = threading.Thread(target=call, args=arguments)",
+    "    thread.start()",
+    "    thread.join()",
+]
 _CREATE_GROUP = ["", "", "def create_group():", "    dist.new_group()"]
 _FAIL = ["", "", "def fail():", '    raise RuntimeError("as the job did here")']
 _ENDS = {
@@ -45,6 +54,7 @@ def script_text(reproduction: Reproduction, name: str) -> str:
     """A script that needs torch and torchrun alone; ``name`` is that of its file."""
     backend = reproduction.backend
     functions = call_functions([reproduction.reduced.program], on_device=on_device(backend))
+    layout = _layout(functions, reproduction)
     how = "".join(f"    {command}\n" for command in commands(backend, reproduction.ranks, name))
     how += f"\n{wrapped(_ENDS.get(reproduction.status, told_hang(backend)) + '.')}\n"
     lines = [
@@ -54,12 +64,13 @@ def script_text(reproduction: Reproduction, name: str) -> str:
         "",
         *initialisation(backend),
         "rank = dist.get_rank()",
-        *_definitions(functions, reproduction),
+        *_definitions(functions, reproduction, layout),
         "",
         "",
-        *_table("CALLS", functions, reproduction),
-        _loop(reproduction, "CALLS[rank]"),
+        *_table("CALLS", layout, reproduction),
+        _loop(reproduction, layout, "CALLS[rank]"),
         "    call(*arguments)",
+        *layout.lines(),
         *_after(functions, reproduction),
         "dist.destroy_process_group()",
     ]
@@ -71,16 +82,18 @@ def scenario_text(reproduction: Reproduction, name: str, verdict: Verdict, scrip
     program, sound = reproduction.reduced.program, reproduction.sound
     device = on_device(reproduction.backend)
     functions = call_functions([program] if sound is None else [program, sound], on_device=device)
+    layout = _layout(functions, reproduction)
     which = "calls[rank]" if sound is None else "(calls if job.faulty else sound)[rank]"
     body = [
         "rank = job.rank",
         *(["device = job.device"] if device else []),
-        *_definitions(functions, reproduction),
+        *_definitions(functions, reproduction, layout),
         "",
-        *_table("calls", functions, reproduction),
-        *([] if sound is None else _sound_table(functions, sound)),
-        f"{_loop(reproduction, which)}  # FAULT",
+        *_table("calls", layout, reproduction),
+        *([] if sound is None else _sound_table(functions, layout, sound)),
+        f"{_loop(reproduction, layout, which)}  # FAULT",
         "    call(*arguments)",
+        *layout.lines("job.faulty and "),
         *_after(functions, reproduction, faulty="job.faulty and "),
     ]
     if verdict.location is not None:
@@ -138,6 +151,8 @@ def _kinds(reproduction: Reproduction) -> set[EndingKind]:
 
 def _imports(reproduction: Reproduction, *, script: bool = False) -> Iterator[str]:
     modules = set(imports_of(_kinds(reproduction))) | ({"time"} if _stands(reproduction) else set())
+    if _in_threads(reproduction):
+        modules.add("threading")
     if script and on_device(reproduction.backend):
         modules.add("os")
     standard = sorted(modules - {"torch.utils.data"})
@@ -155,8 +170,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-def _definitions(functions: CallFunctions, reproduction: Reproduction) -> list[str]:
-    lines = list(functions.lines)
+def _definitions(
+    functions: CallFunctions, reproduction: Reproduction, layout: CallLayout
+) -> list[str]:
+    lines = [*functions.lines, *layout.definitions]
+    if _in_threads(reproduction):
+        lines += _IN_THREAD
     if _stands(reproduction):
         lines += _STAND_STILL
     if RankEnding.CREATES_GROUP in reproduction.endings:
@@ -170,46 +189,59 @@ def _definitions(functions: CallFunctions, reproduction: Reproduction) -> list[s
     return lines
 
 
+def _in_threads(reproduction: Reproduction) -> bool:
+    """True if a rank makes a call from another thread than most."""
+    return any(one.thread for mine in reproduction.reduced.program.actions for one in mine)
+
+
 def _stands(reproduction: Reproduction) -> bool:
     return bool(
         {RankEnding.STANDS_STILL, RankEnding.BEHIND_LOOP}.intersection(reproduction.endings)
     )
 
 
-def _table(name: str, functions: CallFunctions, reproduction: Reproduction) -> Iterator[str]:
-    """The table of the calls of each rank, in their order."""
+def _layout(functions: CallFunctions, reproduction: Reproduction) -> CallLayout:
+    """The calls of each rank, in their order, and where in the script they are made."""
     reduced = reproduction.reduced
     run = simulate(reduced.program, semantics_of(reproduction.backend))
-    rows = []
+    rows: list[list[Words]] = []
     for rank, ending in enumerate(reproduction.endings):
         calls = functions.row(reduced.program, rank)
         done = reproduction.before_stop.get(reduced.ranks[rank])
         if done is not None:
             issued = run.ranks[rank].issued
             stops = next((n for n, one in enumerate(issued) if not one.done), len(calls))
-            calls.insert(stops, entry(*call_of(done)))
+            calls.insert(stops, call_of(done))
         if on_device(reproduction.backend) and ending is not RankEnding.ITSELF:
-            calls.append(entry(SYNCHRONIZE))
+            calls.append((SYNCHRONIZE,))
         if ending is RankEnding.STANDS_STILL:
-            calls.append(entry("stand_still"))
+            calls.append(("stand_still",))
         elif ending is RankEnding.CREATES_GROUP:
-            calls.append(entry("create_group"))
+            calls.append(("create_group",))
         elif ending is RankEnding.RAISES:
-            calls.append(entry("fail"))
+            calls.append(("fail",))
         elif isinstance(ending, RecordedEnding):
-            calls.append(entry(*call_of(ending)))
-        rows.append((calls, f"rank {reduced.ranks[rank]} of the job"))
-    return _rows(name, rows)
+            calls.append(call_of(ending))
+        rows.append(calls)
+    return lay_out(rows, reproduction.positions)
 
 
-def _sound_table(functions: CallFunctions, sound: Program) -> Iterator[str]:
-    ranks = range(sound.world_size)
-    return _rows("sound", [(functions.row(sound, rank), f"rank {rank}") for rank in ranks])
+def _table(name: str, layout: CallLayout, reproduction: Reproduction) -> Iterator[str]:
+    """The table of the calls of each rank that the loop makes."""
+    told = zip(layout.rows, reproduction.reduced.ranks, strict=True)
+    return _rows(name, [(calls, f"rank {rank} of the job") for calls, rank in told])
 
 
-def _rows(name: str, rows: Sequence[tuple[list[str], str]]) -> Iterator[str]:
+def _sound_table(functions: CallFunctions, layout: CallLayout, sound: Program) -> Iterator[str]:
+    rows = [functions.row(sound, rank) for rank in range(sound.world_size)]
+    rows = [of_one_iteration(calls) for calls in rows] if layout.numbered else rows
+    return _rows("sound", [(calls, f"rank {rank}") for rank, calls in enumerate(rows)])
+
+
+def _rows(name: str, rows: Sequence[tuple[list[Words], str]]) -> Iterator[str]:
     yield f"{name} = ["
-    for calls, comment in rows:
+    for words, comment in rows:
+        calls = [entry(*one) for one in words]
         line = f"    [{', '.join(calls)}],  # {comment}"
         if len(line) <= WIDTH:
             yield line
@@ -220,8 +252,10 @@ def _rows(name: str, rows: Sequence[tuple[list[str], str]]) -> Iterator[str]:
     yield "]"
 
 
-def _loop(reproduction: Reproduction, calls: str) -> str:
+def _loop(reproduction: Reproduction, layout: CallLayout, calls: str) -> str:
     """The line that makes each call in turn; counted where ranks leave it at different turns."""
+    if layout.numbered:
+        return f"for turn, call, *arguments in {calls}:"
     if RankEnding.BEHIND_LOOP in reproduction.endings:
         return f"for turn, (call, *arguments) in enumerate({calls}):"
     return f"for call, *arguments in {calls}:"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.program.program import Action, Program
+from hanglab.analyzer.program.program import P2P, Action, Program
 from hanglab.analyzer.replayable import DTYPES
 from hanglab.harness.program_calls import REDUCING, ROOTED, call_text, called_operation
 
@@ -26,13 +26,14 @@ class CallFunctions:
     #: Argument of a tensor's call that puts it on a device; "" for the host's memory.
     device: str = ""
 
-    def row(self, program: Program, rank: int) -> list[str]:
-        """Entries of the table of calls, one for each call of the rank."""
+    def row(self, program: Program, rank: int) -> list[tuple[str, ...]]:
+        """Function and arguments of each call of the rank."""
         found = []
         for action in program.actions[rank]:
             name, differing = self.functions[_key(action)]
             values = _arguments(program, action, self.groups)
-            found.append(entry(name, *(values[what] for what in differing)))
+            words = (name, *(values[what] for what in differing))
+            found.append(("in_thread", *words) if action.thread else words)
         return found
 
 
@@ -103,6 +104,11 @@ def _define(
     blocking, posted = text, _call(key[1], shown, None, found.device, posted=True)
     if shown["wait"] == "False":
         found.lines.append(f"    pending.append({posted})")
+        return
+    if key[1] not in P2P:
+        # One line for both, as call sites are compared.
+        posted = posted.replace("async_op=True", "async_op=not wait")
+        found.lines += [f"    work = {posted}", "    if not wait:", "        pending.append(work)"]
         return
     found.lines += ["    if wait:", f"        {blocking}", "    else:"]
     found.lines.append(f"        pending.append({posted})")

@@ -6,12 +6,15 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 from hanglab.analyzer.hang_similarity import KeptVerdict
 from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.simulated_verdict import semantics_of
+from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
@@ -20,7 +23,8 @@ from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.jobs.running import Listener, RunFailed, run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.minimisation.artefacts import script_text
-from hanglab.harness.minimisation.endings import endings_of
+from hanglab.harness.minimisation.call_layout import positions_in
+from hanglab.harness.minimisation.endings import RankEnding, endings_of
 from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, Scenario
@@ -69,7 +73,14 @@ class Confirmer:
         stop: threading.Event,
         listener: Listener,
         deadline_s: float,
+        positions: Mapping[int, SourcePosition] = MappingProxyType({}),
+        positions_first: bool = False,
+        hung_here: bool = False,
     ) -> None:
+        """``positions`` of the job's ranks, tried first or only where a run without does not do.
+
+        ``hung_here``: the job hung, on a backend with the semantics of this one.
+        """
         self._blame = kept_verdict
         self._ended = ended
         self._recorded = recorded
@@ -79,6 +90,9 @@ class Confirmer:
         self._stop = stop
         self._listener = listener
         self._deadline_s = deadline_s
+        self._positions = positions
+        self._positions_first = positions_first
+        self._hung_here = hung_here
         #: Real runs so far.
         self.runs = 0
 
@@ -98,13 +112,18 @@ class Confirmer:
                 semantics_of(self._template.backend),
             )
         )
+        layouts = self._layouts(reduced)
         best: Confirmed | None = None
         for attempt, hang_after_s in enumerate(HANG_AFTER_S):
             silent = False
-            for ending in endings:
-                found = self._try(
-                    replace(self._template, reduced=reduced, endings=ending), hang_after_s
+            for positions, ending in product(layouts, endings):
+                tried = replace(
+                    self._template,
+                    reduced=reduced,
+                    endings=ending,
+                    positions={} if RankEnding.BEHIND_LOOP in ending else positions,
                 )
+                found = self._try(tried, hang_after_s)
                 silent = silent or found is None
                 if found is not None and (best is None or found.agreement > best.agreement):
                     best = found
@@ -113,6 +132,12 @@ class Confirmer:
             if (best is not None and best.agreement >= enough) or (attempt and not silent):
                 break
         return None if best is None or best.agreement is VerdictAgreement.NONE else best
+
+    def _layouts(self, reduced: ReducedProgram) -> list[dict[int, SourcePosition]]:
+        placed = positions_in(self._positions, reduced, semantics_of(self._template.backend))
+        if not placed:
+            return [{}]
+        return [placed, {}] if self._positions_first else [{}, placed]
 
     def _try(self, reproduction: Reproduction, hang_after_s: float) -> Confirmed | None:
         """Runs a script; None where it did not hang, or told nothing."""
@@ -135,7 +160,7 @@ class Confirmer:
             return None  # it may have been slow
         agreement = VerdictAgreement.NONE
         if self._blame.names(verdict, ranks):
-            exact = self._blame.fits(verdict, ranks)
+            exact = self._blame.fits(verdict, ranks) and not self._ends_instead(verdict)
             agreement = VerdictAgreement.EXACT if exact else VerdictAgreement.CULPRITS
         told = replace(
             reproduction,
@@ -144,6 +169,10 @@ class Confirmer:
             hang_after_s=hang_after_s,
         )
         return Confirmed(agreement, told, script, path, verdict)
+
+    def _ends_instead(self, verdict: Verdict) -> bool:
+        """True if calls of a hang end with an error, on the backend that the job had hung on."""
+        return self._hung_here and verdict.status is Status.FAILED
 
     def _caveat(self, verdict: Verdict) -> str:
         cause = verdict.cause.value if verdict.cause else "none"

@@ -12,6 +12,7 @@ from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
 from hanglab.analyzer.simulated_verdict import semantics_of, simulated
+from hanglab.analyzer.verdict import Status
 from hanglab.harness.jobs.run_folder import RunFolder, write_new
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
 from hanglab.harness.minimisation.artefacts import scenario_text, script_text
@@ -86,6 +87,10 @@ class Minimiser:
                     self._stop,
                     progress,
                     self._deadline_s,
+                    job.positions,
+                    positions_first=not similarity.cause,
+                    hung_here=job.verdict.status is Status.HUNG
+                    and semantics_of(job.backend) == semantics_of(self._backend),
                 )
                 self._search(similarity, starts, confirmer, progress)
                 self._check()

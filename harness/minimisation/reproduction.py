@@ -11,6 +11,7 @@ from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_
 from hanglab.analyzer.program.simulation import simulate
 from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.simulated_verdict import semantics_of
+from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.minimisation.endings import Ending, RankEnding
@@ -43,6 +44,8 @@ class Reproduction:
     backend: str = DEFAULT_BACKEND
     #: What ranks of the whole job do that is no call before the call in which they stop.
     before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
+    #: Places of last calls, by rank of the script, where they are not in one loop.
+    positions: Mapping[int, SourcePosition] = field(default_factory=dict)
 
     @property
     def reason(self) -> str:
@@ -89,7 +92,9 @@ def _waits(reproduction: Reproduction) -> Iterator[str]:
         if done is not None:
             yield f"rank {rank} does before that as evidence says: {done.words}"
         if open_:
-            yield f"rank {rank} waits in {open_[-1]}"
+            position = reproduction.positions.get(rank)
+            where = f", {position.words}" if position is not None and position.words else ""
+            yield f"rank {rank} waits in {open_[-1]}{where}"
         else:
             yield f"rank {rank} {_told_ending(ending)}"
 

@@ -59,6 +59,9 @@ class Search:
 
     def _run(self, begin: ReducedProgram) -> Confirmed:
         current = begin
+        if self._enough is VerdictAgreement.CULPRITS:
+            # What the whole has, its parts must keep: simulations do not tell.
+            self._confirm_all([begin])
         for _ in range(ROUNDS):
             before = current
             for name, phase in PHASES:
@@ -96,9 +99,11 @@ class Search:
         place = high - 1
         found: ReducedProgram | None = None
         partly: Confirmed | None = None
+        known = VerdictAgreement.NONE if self.confirmed is None else self.confirmed.agreement
+        enough = max(self._enough, known)
         while low < high:
-            confirmed = self._confirmer.confirm(steps[place], self._enough)
-            if confirmed is not None and confirmed.agreement >= self._enough:
+            confirmed = self._confirmer.confirm(steps[place], enough)
+            if confirmed is not None and confirmed.agreement >= enough:
                 self.confirmed, found = confirmed, steps[place]
                 low = place + 1
             else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from hanglab.analyzer.recorded_endings import EndingKind
 from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
+from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.harness.program_calls import OTHER, ROOTED, call_text, called_operation
 from hanglab.harness.rank_endings import (
     arguments_of,
@@ -16,95 +18,9 @@ from hanglab.harness.rank_endings import (
     function_of,
     imports_of,
 )
+from hanglab.harness.replay.template import HEAD, TAIL
 from hanglab.recorder.case.backends import backend_of
 
-_HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
-
-IMPORTS
-PROGRAM = json.loads(Path(__file__).with_name("program.json").read_text())
-DEVICE = torch.device("cpu")
-if PROGRAM["backend"] == "nccl":
-    DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    torch.cuda.set_device(DEVICE)
-DTYPES = {
-    "Float": torch.float32, "Double": torch.float64, "Half": torch.float16,
-    "BFloat16": torch.bfloat16, "Long": torch.int64, "Int": torch.int32,
-    "Byte": torch.uint8, "Char": torch.int8, "Bool": torch.bool,
-}
-
-
-class Call:
-    """Arguments of one call: tensors of the rank's own size, and of the whole group."""
-
-    def __init__(self, group, members, numel, dtype, root, peer, reduction, splits):
-        self.group = group
-        self.root = None if root is None else members[root]
-        self.peer = None if peer is None else members[peer]
-        self.own = torch.zeros(numel, dtype=DTYPES.get(dtype, torch.uint8), device=DEVICE)
-        self.whole = torch.zeros(numel * len(members), dtype=self.own.dtype, device=DEVICE)
-        self.other = torch.zeros_like(self.whole)
-        self.reduction = getattr(dist.ReduceOp, reduction.upper())
-        self.sends, self.receives = splits or (None, None)
-        if splits:
-            self.whole = self.whole.new_zeros(sum(self.sends))
-            self.other = self.whole.new_zeros(sum(self.receives))
-        at_root = self.root == int(os.environ["RANK"])
-        self.parts = list(self.whole.chunk(len(members))) if at_root and numel else None
-        self.result = [torch.zeros_like(self.own) for _ in members]
-
-
-'''
-_TAIL = """
-
-def main():
-    rank = int(os.environ["RANK"])
-    dist.init_process_group(PROGRAM["backend"])
-    groups = []
-    for place, (members, description) in enumerate(PROGRAM["groups"]):
-        default = place == PROGRAM["default"]
-        groups.append(
-            dist.group.WORLD if default else dist.new_group(members, group_desc=description)
-        )
-    if PROGRAM["backend"] != "gloo":
-        # Communicators are made in the first call, and the job's had been made long before.
-        for group, (members, _) in zip(groups, PROGRAM["groups"]):
-            if rank in members:
-                dist.barrier(group=group)
-    running = []
-    left = []
-    ending, before = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
-    began = time.monotonic()
-    for turn, call in enumerate(PROGRAM["calls"][rank]):
-        site, group, numel, dtype, root, peer, reduction, splits, way, at = call
-        members = PROGRAM["groups"][group][0]
-        call = Call(groups[group], members, numel, dtype, root, peer, reduction, splits)
-        time.sleep(max(0.0, began + at - time.monotonic()))
-        if before and turn == before["turn"]:
-            ENDINGS[before["name"]](*before["arguments"])
-        work = SITES[site](call)
-        if way == "waits":
-            work.wait()
-        else:
-            (running if way == "goes on" else left).append((call, work))
-        if ending and turn == ending["turn"]:
-            wait_for(running)
-            if before and turn < before["turn"]:
-                ENDINGS[before["name"]](*before["arguments"])
-            ENDINGS[ending["name"]](*ending["arguments"])
-    wait_for(running)
-    if ending:
-        ENDINGS[ending["name"]](*ending["arguments"])
-
-
-def wait_for(running):
-    for _, work in running:
-        work.wait()
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-
-
-main()
-"""
 _STAND_STILL = """\
 def stand_still():
     while True:
@@ -138,9 +54,10 @@ def write_script(
     replaced: set[str] = set()
     begin = min((c.created_ns for mine in job.calls for c in mine), default=0)
     rows: list[list[list[object]]] = []
+    last: list[list[object] | None] = []
     for rank, mine in enumerate(job.calls):
         rows.append([])
-        for call in mine:
+        for turn, call in enumerate(mine):
             action = call.action
             op = called_operation(action.op)
             if op != action.op:
@@ -154,6 +71,7 @@ def write_script(
                 way = "is left"
             rows[-1].append(
                 [
+                    turn,
                     site,
                     action.group,
                     max(numel, 0),
@@ -164,8 +82,10 @@ def write_script(
                     action.splits,
                     way,
                     at,
+                    action.thread,
                 ]
             )
+        last.append(_placed(job.positions.get(rank), job.positions, rows[-1]))
     if replaced:
         differences.append(f"{', '.join(sorted(replaced))} run as {OTHER}")
     everybody = list(range(len(job.calls)))
@@ -176,15 +96,16 @@ def write_script(
         "groups": [[list(g.members), g.description] for g in job.groups],
         "default": default,
         "calls": rows,
+        "last": last,
         "endings": [_ending(job, rank) for rank in range(len(job.calls))],
         "before_stop": [_before_stop(job, rank) for rank in range(len(job.calls))],
     }
     body = [
-        f"def site_{n}(call):\n    return {call_text(op, posted=True, **_PARTS)}\n"
+        f"def site_{n}(call):\n    return call.issued({call_text(op, posted=True, **_PARTS)})\n"
         for (_, op), n in sites.items()
     ]
     table = f"\nSITES = [{', '.join(f'site_{n}' for n in sites.values())}]\n"
-    needed = sorted({"json", "os", "time", *imports_of(kinds)} - {"torch.utils.data"})
+    needed = sorted({"json", "os", "threading", "time", *imports_of(kinds)} - {"torch.utils.data"})
     imports = "".join(f"import {module}\n" for module in needed)
     imports += "from pathlib import Path\n\nimport torch\nimport torch.distributed as dist\n"
     if "torch.utils.data" in imports_of(kinds):
@@ -194,16 +115,48 @@ def write_script(
     called = dict.fromkeys([*filter(None, names), "stand_still"])
     ends.append(f"ENDINGS = {{{', '.join(f'{json.dumps(name)}: {name}' for name in called)}}}")
     (folder / "replay.py").write_text(
-        _HEAD.replace("IMPORTS", imports)
+        HEAD.replace("IMPORTS", imports)
         + "\n\n".join(body)
         + table
         + "\n\n"
         + "\n\n\n".join(ends)
         + "\n"
-        + _TAIL
+        + TAIL.replace("LAST", _last_lines(job.positions))
     )
     (folder / "program.json").write_bytes(msgspec.json.encode(program))
     return differences
+
+
+def _placed(
+    position: SourcePosition | None,
+    positions: Mapping[int, SourcePosition],
+    rows: list[list[object]],
+) -> list[object] | None:
+    """Number the rank's last call by its iteration; taken out of ``rows`` if it is behind them."""
+    if position is None:
+        return None
+    loops = any(one.behind or one.step for one in positions.values())
+    if not loops or position.behind:
+        row = rows.pop()[1:]
+    if not loops:
+        return [position.line, row]
+    for kept in rows:
+        kept[0] = 0
+    if rows:
+        rows[-1][0] = position.step
+    return [0, row] if position.behind else None
+
+
+def _last_lines(positions: Mapping[int, SourcePosition]) -> str:
+    """The lines behind the loop, in the job's order, at which ranks make their last calls."""
+    loops = any(one.behind or one.step for one in positions.values())
+    places = {0 if loops else one.line for one in positions.values() if not loops or one.behind}
+    if not places:
+        return ""
+    lines = ['place, last = PROGRAM["last"][rank] or (None, None)']
+    for place in sorted(places):
+        lines += [f"if place == {place}:", "    mine.make(*last)"]
+    return "".join(f"    {line}\n" for line in lines)
 
 
 def _ending(job: ReplayableJob, rank: int) -> dict[str, object] | None:

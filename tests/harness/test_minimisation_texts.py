@@ -17,6 +17,7 @@ from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
 from hanglab.analyzer.program.reduced_program import whole
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
+from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Location, Status, Verdict
 from hanglab.harness.minimisation.artefacts import scenario_text, script_text
 from hanglab.harness.minimisation.endings import Ending, RankEnding, endings_of
@@ -122,6 +123,58 @@ def test_a_script_for_a_device_waits_for_it_before_a_rank_ends() -> None:
     assert "hanglab run" not in alone and "torchrun --nproc-per-node 2 repro.py  # 2 GPUs" in alone
 
 
+def test_last_calls_are_made_where_the_ranks_of_the_job_stood() -> None:
+    first, last = Action("all_reduce", 0, site=3), Action("broadcast", 0, site=4, root=0)
+    program = Program(
+        (ProgramGroup("0", (0, 1, 2), "default_pg"),), ((first, last), (first, first), (last,))
+    )
+    later = replace(
+        reproduction(program), positions={0: SourcePosition(), 1: SourcePosition(line=1)}
+    )
+    text = script_text(later, "repro.py")
+    compile(text, "repro.py", "exec")
+    # Who is at no line of its own makes all of its calls in the loop.
+    assert "    [(broadcast_2,)],  # rank 2 of the job" in text
+    assert text.count("    [(all_reduce_1,)],  #") == 2
+    ends = "if rank in [0]:\n    broadcast_2()\nif rank in [1]:\n    all_reduce_1()\n"
+    assert f"for call, *arguments in CALLS[rank]:\n    call(*arguments)\n{ends}" in text
+    assert "rank 1 waits in all_reduce, at a later line than that of peers" in text
+
+
+def test_iterations_are_numbered_and_who_left_the_loop_was_in_it() -> None:
+    last, behind = Action("all_reduce", 0, site=3), Action("all_gather", 0, site=4)
+    program = Program(
+        (ProgramGroup("0", (0, 1, 2), "default_pg"),), ((last, last), (behind,), (last, last))
+    )
+    positions = {0: SourcePosition(step=1), 1: SourcePosition(behind=True), 2: SourcePosition(1)}
+    text = script_text(replace(reproduction(program), positions=positions), "repro.py")
+    assert text.count("    [(0, all_reduce_1), (1, all_reduce_1)],") == 2
+    assert "    [(0, go_on)],  # rank 1 of the job" in text and "def go_on():" in text
+    assert "for turn, call, *arguments in CALLS[rank]:" in text
+    assert text.index("call(*arguments)") < text.index("if rank in [1]:\n    all_gather_2()")
+    verdict = Verdict(status=Status.HUNG, cause=Cause.UNEVEN_INPUTS, culprits=[1])
+    told = replace(reproduction(program, sound=program), positions=positions)
+    scenario = scenario_text(told, "repro", verdict, text)
+    compile(scenario, "repro_scenario.py", "exec")
+    assert "(calls if job.faulty else sound)[rank]:  # FAULT" in scenario
+    # The control's calls are of one iteration, and none is behind the loop.
+    assert "[(0, all_reduce_1), (0, all_reduce_1)],  # rank 2" in scenario
+    assert "if job.faulty and rank in [1]:" in scenario
+
+
+def test_a_further_thread_makes_its_calls_and_one_line_makes_both_kinds() -> None:
+    waits, goes_on = Action("all_reduce", 0, site=3), Action("all_reduce", 0, site=3, overlap=True)
+    other = Action("all_gather", 0, site=4, overlap=True, thread=1)
+    program = Program(
+        (ProgramGroup("0", (0, 1), "default_pg"),), ((other, waits), (goes_on, other))
+    )
+    text = script_text(reproduction(program), "repro.py")
+    assert "    [(in_thread, all_gather_2), (all_reduce_1, True)],  # rank 0" in text
+    assert "import threading" in text and "def in_thread(call, *arguments):" in text
+    assert text.count("dist.all_reduce(torch.zeros(1), async_op=not wait)") == 1
+    compile(text, "repro.py", "exec")
+
+
 def test_texts_of_dumps_end_no_string() -> None:
     text = script_text(reproduction(everything()), "repro.py")
     assert 'group_desc="a \\"pair\\""' in text
@@ -150,7 +203,7 @@ def test_a_scenario_is_found_with_its_marks_and_expectation(tmp_path: Path) -> N
     (seen,) = found.seen_lines
     assert path.read_text().splitlines()[seen - 1].strip() == "time.sleep(1)  # SEEN"
     assert len(found.fault_lines) == 1
-    without = scenario_text(reproduction(hung, RankEnding.ITSELF), "repro", verdict, script)
+    without = scenario_text(reproduction(hung), "repro", verdict, script)
     assert "No control" in without and "job.faulty" not in without
 
 

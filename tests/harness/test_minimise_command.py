@@ -44,6 +44,13 @@ ON_GLOO = (
     "split_mismatch",
     "uneven_inputs",
     "wrong_group",
+    # What tells these are the places at which ranks stand, and their threads.
+    "checkpoint_in_thread",
+    "checkpoint_not_seen",
+    "combined_streams",
+    "compile_cache_differs",
+    "hidden_in_allocation",
+    "own_clock_timeout",
 )
 HANGLAB = (sys.executable, "-m", "hanglab.harness.cli")
 
@@ -240,6 +247,7 @@ def test_every_scenario_shrinks_to_four_ranks_and_ten_operations(
         ("exception", "(fail, 'ValueError', 'label 8 of"),
         pytest.param("gil_held", "(hold_interpreter,)", marks=pytest.mark.long),
         pytest.param("loader_stuck", "(wait_for_loader,)", marks=pytest.mark.long),
+        pytest.param("fork_deadlock", "(fork_with_lock,)", marks=pytest.mark.long),
     ],
 )
 def test_a_script_ends_its_culprit_as_the_job_did(here: Path, name: str, call: str) -> None:

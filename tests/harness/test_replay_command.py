@@ -66,6 +66,8 @@ TOLD_BY_ENDINGS = {
     "loader_stuck": "it waited for its data loader",
     "teardown": "its interpreter waited for a thread at its end",
     "busy_loop": "it used a full core in Python code and got no further",
+    "fork_deadlock": "it waited for a child that it had forked while a lock was held",
+    "store_lost": "it kept a store that its peers still needed, and left",
 }
 
 
@@ -102,6 +104,43 @@ def test_a_replay_keeps_what_calls_were_made_with(
     assert main(["run", "--no-control", scenario]) == 0
     case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
     assert replay(case.resolve(), tmp_path / "replays") == 0
+
+
+#: Scenarios of which the places tell it at which ranks make their last calls, or their threads.
+TOLD_BY_PLACES = {
+    "checkpoint_in_thread": "makes its last calls from 2 threads in their order",
+    "checkpoint_not_seen": "in a later iteration of the loop than that of peers",
+    "combined_streams": "behind the loop that peers are in",
+    "compile_cache_differs": "at a later line than that of peers",
+}
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scenario", TOLD_BY_PLACES)
+def test_ranks_make_their_last_calls_where_they_stood(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", scenario]) == 0
+    capsys.readouterr()
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays") == 0
+    told = capsys.readouterr().out
+    assert TOLD_BY_PLACES[scenario] in told and told.count("same") >= 4
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scenario", ["disk_full", "disk_full_unraised"])
+def test_a_full_disk_is_met_again(tmp_path: Path, scenario: str) -> None:
+    unpack_entry(CORPUS, f"local/{scenario}.fault", tmp_path / "case")
+    assert replay(tmp_path / "case", tmp_path / "replays") == 0
 
 
 @needs_torch
@@ -280,6 +319,10 @@ def test_a_job_of_nccl_replays_on_an_emulated_device(
 def test_what_holds_no_hang_is_told_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    unpack_entry(CORPUS, "local/io_blocked.fault", tmp_path / "case")
+    for command in ("replay", "minimise"):
+        assert main([command, str(tmp_path / "case"), "--out", str(tmp_path / "out.py")]) == 2
+        assert "This hang cannot be replayed: its cause, io_blocked" in capsys.readouterr().err
     healthy = dumps(tmp_path / "dumps", JobOptions(4, "world", "none", operations=20, missing=1))
     assert replay(healthy, tmp_path / "out") == 2
     assert "there is no hang to replay" in capsys.readouterr().err

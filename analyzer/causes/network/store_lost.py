@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from hanglab.analyzer.causes.thresholds import KEEPER_NOTED_NS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -18,15 +19,34 @@ from hanglab.analyzer.wording import name_ranks
 _LOST = texts_of(Cause.STORE_LOST, Kind.CONSEQUENCE)
 
 
-@detector
-def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
-    """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
+@dataclass(frozen=True)
+class LostStore:
+    """The rank that served a store and came to its end, and the failures of those who asked it."""
+
+    view: RankView
+    lost: list[Failure]
+
+
+def lost_store(facts: CaseFacts) -> LostStore | None:
+    """The store of a rank that ended well while others needed it; None where there is none."""
+    lost = _lost(facts)
+    keepers = _keepers(facts, lost)
+    return LostStore(keepers[0], lost) if len(keepers) == 1 else None
+
+
+def _lost(facts: CaseFacts) -> list[Failure]:
     found = failures(facts)
     lost = [t for t in found if _LOST.search(text_of(t))]
-    if not lost or any(not t.consequence and t not in lost for t in found):
-        return  # a rank that failed for a reason of its own took the store with it
+    if any(not t.consequence and t not in lost for t in found):
+        return []  # a rank that failed for a reason of its own took the store with it
+    return lost
+
+
+def _keepers(facts: CaseFacts, lost: list[Failure]) -> list[RankView]:
+    if not lost:
+        return []
     first = min((t.at_ns for t in lost if t.at_ns), default=None)
-    keepers = [
+    return [
         view
         for view in facts.ranks.values()
         if view.ended is not None
@@ -34,7 +54,14 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
         and _served(facts, view, [t.view for t in lost])
         and (first is None or view.ended.at.wall_ns <= first + KEEPER_NOTED_NS)
     ]
-    if not keepers:
+
+
+@detector
+def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
+    """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
+    lost = _lost(facts)
+    keepers = _keepers(facts, lost)
+    if lost and not keepers:
         yield from _keeper_child_ended(facts, lost)
     if len(keepers) != 1:
         return

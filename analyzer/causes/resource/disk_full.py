@@ -107,9 +107,7 @@ def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
     """
     for sink in facts.graph.sinks:
         view = facts.ranks.get(sink.rank)
-        if view is None or not sink.outside or view.ended is not None:
-            continue
-        if view.position.place not in (StackPlace.QUEUE, StackPlace.JOIN, StackPlace.CONDITION):
+        if view is None or not sink.outside or not _waits_for_itself(view):
             continue
         error, full_disks, source = _last_met(facts, view)
         if error:
@@ -124,6 +122,24 @@ def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
                 location=view.location(),
                 confidence=CONFIRMED if source == "exceptions" else SEEN,
             )
+
+
+def _waits_for_itself(view: RankView) -> bool:
+    """True if the rank waits for what only a thread of its own can give."""
+    places = (StackPlace.QUEUE, StackPlace.JOIN, StackPlace.CONDITION)
+    return view.ended is None and view.position.place in places
+
+
+def met_full_disk(facts: CaseFacts, view: RankView) -> bool:
+    """True if the rank waits for a part of itself that met a full disk."""
+    return _waits_for_itself(view) and bool(_last_met(facts, view)[0])
+
+
+def failed_on_full_disk(raised: Raised) -> bool:
+    """True if an error of writing does not say that the disk was full, which the rank saw."""
+    text = f"{raised.type}: {raised.message}"
+    known = _FAILED_WRITE.search(text) and not _SAID.search(text)
+    return bool(known) and bool(full_disks_then(raised))
 
 
 def _last_met(facts: CaseFacts, view: RankView) -> tuple[str, list[str], str]:
