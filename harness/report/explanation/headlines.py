@@ -187,7 +187,7 @@ def _told(subject: Subject, place: Location | None) -> str:
         if item.rank in culprits and item.source != "flight_recorder":
             detail = item.detail
             if place is not None:
-                detail = without_line(detail, [line_name(place)])
+                detail = without_line(detail, line_name(place))
             return shown(detail, _TOLD).removesuffix(".")
     return ""
 
