@@ -1,4 +1,4 @@
-"""Whether a rank that left its peers' loop was told to, and not at the end of its input."""
+"""Proofs that a rank which left its peers' loop was told to, and not at the end of its input."""
 
 from __future__ import annotations
 

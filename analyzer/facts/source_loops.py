@@ -24,7 +24,7 @@ _AS_MANY = frozenset({"enumerate", "reversed"})
 
 @dataclass(frozen=True)
 class LoopEnd:
-    """How a loop of the source comes to its end.
+    """The end of a loop of the source.
 
     ``alike``: by its own count it has as many rounds on every rank.
     """
@@ -48,13 +48,13 @@ def is_behind_loop_of(facts: CaseFacts, mine: Sequence[Frame], theirs: Sequence[
 
 
 def loop_end(facts: CaseFacts, file: str, first: int) -> LoopEnd | None:
-    """What ends the loop that begins in that line; None where its source is not there."""
+    """The end of the loop that begins in that line; None where its source is not there."""
     nodes = _loop_nodes(facts, file, first)
     return next((_end_of(node) for node in nodes if node.lineno == first), None)
 
 
 def ends_within(facts: CaseFacts, file: str, first: int) -> list[LoopEnd]:
-    """What ends the loops that lie within the one that begins in that line."""
+    """The ends of the loops that lie within the one that begins in that line."""
     nodes = _loop_nodes(facts, file, first)
     outer = next((node for node in nodes if node.lineno == first), None)
     inside = ast.walk(outer) if outer is not None else ()
@@ -62,7 +62,7 @@ def ends_within(facts: CaseFacts, file: str, first: int) -> list[LoopEnd]:
 
 
 def ends_around(facts: CaseFacts, frame: Frame) -> list[LoopEnd | None]:
-    """What ends the loops around a line in its function; None for all if that is not there."""
+    """The ends of the loops around a line in its function; None for all if that is not there."""
     nodes = _loop_nodes(facts, frame.file, frame.line)
     if not nodes and _function_at(facts, frame.file, frame.line) is None:
         return [None]
