@@ -26,6 +26,10 @@ TABLE = Path(__file__).with_name("calibration.json")
 #: Up to this strength (a probability) a detector names candidates, and is another kind of finding.
 CANDIDATES = 0.6
 
+#: Up to this strength nothing tells which of the culprits it is, and it is at most half of them,
+#: whatever other findings of the cause were: more would be the majority.
+TIED = 0.5
+
 
 class CalibrationRow(msgspec.Struct, frozen=True):
     """Findings of one kind that were held against the truth.
@@ -91,4 +95,6 @@ def calibrate(verdict: Verdict) -> Verdict:
 def _probability_of(finding: Finding | Verdict) -> float:
     if finding.status is Status.INCONCLUSIVE:
         return finding.confidence
-    return round(min(LARGEST, probability(_table(), kind_of(finding), finding.confidence)), 3)
+    tied = finding.confidence <= TIED and len(finding.culprits) > 1
+    largest = TIED if tied else LARGEST
+    return round(min(largest, probability(_table(), kind_of(finding), finding.confidence)), 3)

@@ -29,7 +29,7 @@ from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
 from hanglab.analyzer.graph.thread_turns import label_thread_turns
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
-from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
 from hanglab.analyzer.matching.calls import ProcessGroup
@@ -188,13 +188,16 @@ class _Builder:
         if stopped is None and not (departure or divergences or roots.ends or roots.cycles):
             graph.cycles += crossed_messages(waits, self._calls)
         if stopped is None and not (told or graph.cycles or graph.unmatched or graph.sinks):
-            graph.unmatched += unanswered_calls(self._merged, waits, self._calls)
+            graph.unmatched += unanswered_calls(
+                self._merged, waits, self._calls, self._departures.left_own_order_at
+            )
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
         for sink in graph.sinks:
             sink.passed_by = self._departures.orders.passed_by(sink.rank, graph.idle)
             sink.disputed_by = self._departures.orders.disputed_by(sink.rank, sink.victims)
+            sink.untold = self._is_untold(sink, waits)
         self._show(graph, waits, important)
         graph.stalled = [
             self._calls.wait(min(waiting.waiters), waiting, waits, self._calls.small)
@@ -206,6 +209,12 @@ class _Builder:
             self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)
         ]
         return graph
+
+    def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
+        """True if a rank alone, of a job of two, waits for a sink in what need not be its turn."""
+        if not sink.outside or sink.elsewhere or len(self._group_table.expected) > 2:
+            return False
+        return not any(map(self._departures.keeps_own_order, waits.by_rank.keys() - {sink.rank}))
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
 from hanglab.analyzer.graph.divergences import label_by_departure
-from hanglab.analyzer.graph.own_orders import OwnOrders
+from hanglab.analyzer.graph.own_orders import OwnOrders, keeps_to_rounds
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Divergence
@@ -43,7 +43,7 @@ class DepartureFinder:
             found = None if found is None else self._with_own_edit(found)
             if found is not None and found.edit is None and (found.messages or not found.new):
                 found = None  # Counts and peers tell more of messages.
-            found = found or self._own_orders.find(self._group_table.expected, waits)
+            found = found or self._own_departure(waits)
         if found is None:
             return None
         arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
@@ -55,6 +55,25 @@ class DepartureFinder:
                 divergence.deviating, divergence.candidates = (found.rank,), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
         return found
+
+    def keeps_own_order(self, rank: int) -> bool:
+        """True if a rank's own rounds prove that it has issued nothing too often."""
+        order = self._message_orders.whole.get(rank)
+        return order is not None and keeps_to_rounds(order)
+
+    def left_own_order_at(self, rank: int) -> int | None:
+        """Index of the entry at which a rank left its own rounds; None where it kept to them."""
+        return self._own_orders.broken_at(rank)
+
+    def _own_departure(self, waits: OpenOperations) -> LeftOrder | None:
+        """The rank that alone left its own order; None where it waits for what is explained.
+
+        A new phase is new to the ranks that come to it first, when the others are held up.
+        """
+        found = self._own_orders.find(self._group_table.expected, waits)
+        explained = [w for w in waits.operations.values() if w.explained]
+        ends = {rank for w in explained for rank in (*w.waiters, w.peer) if rank is not None}
+        return None if found is None or (ends and found.rank not in ends) else found
 
     def _with_own_edit(self, found: LeftOrder) -> LeftOrder:
         """The departure with what the rank's own rounds tell of it, where no peer's do."""

@@ -33,6 +33,7 @@ from hanglab.analyzer.matching.program_order import (
     find_fences,
     find_first_parting,
     find_parting,
+    keeps_rounds,
 )
 
 
@@ -102,6 +103,8 @@ class ProgramOrders:
                 place for place, group in enumerate(self._groups) if rank in group.members
             )
             self._orders[rank] = reader.read(summary, entries, places, member_of)
+        #: Orders of all that each rank issued, whichever thread it was.
+        self.whole = {rank: mine[0] for rank, mine in self._orders.items() if len(mine) == 1}
         told = [r for r in self._orders if merged.ranks[r].thread]
         if not told or any(len(self._orders[rank]) > 1 for rank in told):
             # Of others several threads may be in one order, whose turns prove nothing.
@@ -287,7 +290,10 @@ class ProgramOrders:
             found = find()
         if found is None:
             return None
-        return PartedOrders(mine, theirs, found, here, there, (first, second))
+        parted = PartedOrders(mine, theirs, found, here, there, (first, second))
+        if self._messages and not any(call and call.message for call in parted.calls):
+            return None  # Orders of collectives alone tell of these, and which are harmless.
+        return parted
 
     def _tokens(
         self,
@@ -327,8 +333,14 @@ class ProgramOrders:
 
     @cached_property
     def _fences(self) -> frozenset[Token]:
-        """Operations that most ranks with orders of their own have behind each of them."""
+        """Operations that most ranks with orders of their own have behind each of them.
+
+        Such an operation ends a round: at most one rank, which left the order, has other operations
+        in front of it than in its other rounds.  What only followed some of them once does not.
+        """
         found: Counter[Token] = Counter()
+        keeping: dict[Token, set[int]] = {}
+        breaking: dict[Token, set[int]] = {}
         pairs = 0
         for one, other in combinations(sorted(self._orders), 2):
             for mine in self._orders[one]:
@@ -343,7 +355,18 @@ class ProgramOrders:
                     fences = find_fences(first, second, done)
                     found.update(fences)
                     pairs += bool(fences)
-        return frozenset(token for token, count in found.items() if 2 * count > pairs)
+                    for fence in fences:
+                        for rank, order in ((one, first), (other, second)):
+                            kept = keeps_rounds(order, fence)
+                            if kept is not None:
+                                (keeping if kept else breaking).setdefault(fence, set()).add(rank)
+        return frozenset(
+            token
+            for token, count in found.items()
+            if 2 * count > pairs
+            and token in keeping
+            and len(breaking.get(token, set()) - keeping[token]) < 2
+        )
 
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well."""

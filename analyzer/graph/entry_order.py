@@ -19,19 +19,26 @@ from hanglab.recorder.case.operations import op_of
 
 
 def was_crossed_before(cycle: WaitCycle, lookup: CallLookup) -> bool:
-    """True if two neighbours of a ring have entered its groups in opposite orders, and went on.
+    """True if two members of both groups of neighbours entered these in opposite orders before.
 
-    Then their orders do not matter: each group is a stream, and the hosts wait for neither alone.
-    Two who are alone in them may have gone on by luck in how their devices took turns.
+    They went on, so their orders do not matter: each group is a stream, and the hosts wait for
+    neither alone.  Two who are alone in them may have gone on by luck in how their devices took
+    turns.
     """
     ranks = list(cycle.places)
     if all(len(place.group.members) <= len(ranks) for place in cycle.places.values()):
         return False
     for one, other in pairwise([*ranks, ranks[0]]):
         places = cycle.places[one], cycle.places[other]
-        mine, theirs = (_entered_before(rank, *places, lookup) for rank in (one, other))
-        if any(mine[seq] != theirs[seq] for seq in mine.keys() & theirs.keys()):
-            return True
+        both = sorted(set(places[0].group.members) & set(places[1].group.members))
+        if len(both) > COMPARED_MEMBERS:
+            both = [one, other]
+        lookup.prefetch(both)
+        known: dict[int, int] = {}
+        for rank in both:
+            for seq, last in _entered_before(rank, *places, lookup).items():
+                if known.setdefault(seq, last) != last:
+                    return True
     return False
 
 

@@ -83,6 +83,17 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
     return None
 
 
+def keeps_to_rounds(order: IssuedOrder) -> bool:
+    """True if all that a rank issued is what its rounds have there, and one too many would show.
+
+    In rounds of one call another one does not.
+    """
+    own = read_own_order(order)
+    if own is None or own.broken is not None:
+        return False
+    return len(set(own.tokens[-own.period :])) > 1
+
+
 class OwnOrders:
     """Own orders of all ranks of a small job that have one thread each."""
 
@@ -97,6 +108,11 @@ class OwnOrders:
     def edit_at(self, rank: int, index: int) -> Edit | None:
         own = self._orders.get(rank)
         return None if own is None else own.edit_at(index)
+
+    def broken_at(self, rank: int) -> int | None:
+        """Index of the entry at which the rank left its order; None where it did not."""
+        own = self._orders.get(rank)
+        return None if own is None or own.broken is None else own.at_break.index
 
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.

@@ -103,9 +103,10 @@ class RingReader:
             # They may wait for what they have started, or do something else.
             self.undecided.update(unsure)
             return
-        if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
-            self.undecided.update(ranks)
-            return
+        if full and not any(p2p):
+            if _is_of_streams_alone(cycle) or was_crossed_before(cycle, self._lookup):
+                self.undecided.update(ranks)
+                return
         if not cycle.certain and (all(p2p) or _any_of_a_batch(cycle, waits)):
             # Whether the halves that seem to lack have come is not known.
             self.undecided.update(ranks)
@@ -242,6 +243,23 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
+
+
+def _is_of_streams_alone(cycle: WaitCycle) -> bool:
+    """True if nobody lacks in a ring, and no buffer tells whether its streams wait for each other.
+
+    All have issued all of it, and differ in the order: harmless, unless one stream waits for
+    another, and earlier rounds, which would show that, were left out.  A device may have stopped.
+    """
+    ranks = [*cycle.places]
+    for rank, following in zip(ranks, [*ranks[1:], ranks[0]], strict=True):
+        waiting = cycle.places[rank]
+        progress = waiting.group.progress.get(rank)
+        if following not in waiting.behind or progress is None or progress.part is None:
+            return False
+        if not progress.part.active_only:
+            return False
+    return True
 
 
 def _any_of_a_batch(cycle: WaitCycle, waits: OpenOperations) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
@@ -131,10 +131,13 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
 
 
 def unanswered_calls(
-    merged: MergedSummaries, waits: OpenOperations, shown: CallsOfRanks
+    merged: MergedSummaries,
+    waits: OpenOperations,
+    shown: CallsOfRanks,
+    left_rounds_at: Callable[[int], int | None],
 ) -> list[Unmatched]:
     """The message whose other half lacks, where that alone explains all that is open."""
-    found = find_unanswered_message(merged, waits)
+    found = find_unanswered_message(merged, waits, left_rounds_at)
     if found is None or found.peer is None:
         return []
     ((rank, pending),) = found.waiters.items()

@@ -2,12 +2,14 @@
 
 A message whose half lacks holds up what its stream has behind it, whoever meets that, and the hosts
 that wait for it.  Where one explains all else, one of its two ends departed from the program:
-nothing else of what is open lacks anything.
+nothing else of what is open lacks anything.  Unless the other end has but stopped on its way there:
+it is past the message if it has issued a collective that comes behind that, or if the message is
+none of the rounds of the rank that waits in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hanglab.analyzer.graph.launches import Launch, LaunchId, explains_all, open_launches
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS
@@ -15,10 +17,13 @@ from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.merging import MergedSummaries
 
 
-def find_unanswered_message(merged: MergedSummaries, waits: OpenOperations) -> OpenOperation | None:
+def find_unanswered_message(
+    merged: MergedSummaries, waits: OpenOperations, left_rounds_at: Callable[[int], int | None]
+) -> OpenOperation | None:
     """The message without its other half that explains all that is open; None without one.
 
-    One of several, where all are between the same two ranks.
+    One of several, where all are between the same two ranks.  ``left_rounds_at`` gives the index of
+    the entry at which a rank left its own rounds.
     """
     if any(w.explained or w.any_source or w.group.doubtful for w in waits.operations.values()):
         return None
@@ -39,7 +44,25 @@ def find_unanswered_message(merged: MergedSummaries, waits: OpenOperations) -> O
     root = roots[0]
     mine = [w for p, w in waits.by_rank[root.rank] if p.order == root.order and w.absent]
     messages = [w for w in mine if w.seq is None and w.peer is not None]
-    return messages[0] if len(mine) == len(messages) == 1 else None
+    if not len(mine) == len(messages) == 1:
+        return None
+    (message,) = messages
+    if not (message.certain or root.started or root.overtaken):
+        return None  # Its half may have come and gone, and the device of its rank have stopped.
+    left = left_rounds_at(root.rank) == message.waiters[root.rank].index
+    return message if left or _is_past(message, waits) else None
+
+
+def _is_past(message: OpenOperation, waits: OpenOperations) -> bool:
+    """True if the other end has issued a collective that the rank has behind its message."""
+    ((rank, pending),) = message.waiters.items()
+    return any(
+        other.seq is not None
+        and message.peer in other.waiters
+        and rank in other.waiters
+        and other.waiters[rank].order > pending.order
+        for other in waits.operations.values()
+    )
 
 
 def _keeps_others(

@@ -63,6 +63,9 @@ class Sink:
     disputed_by: tuple[int, ...] = ()
     #: Ranks with nothing unfinished that did all that it did, and then what it has yet to do.
     passed_by: tuple[int, ...] = ()
+    #: The one other rank of the job waits for it, in an operation that it may have too many: its
+    #: own rounds do not prove that it was due.
+    untold: bool = False
 
 
 @dataclass

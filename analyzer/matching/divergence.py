@@ -13,6 +13,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
+from hanglab.analyzer.matching.line_votes import side_at_common_line
 from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
 from hanglab.analyzer.matching.sequences import Sequences, Signature, calls_under
@@ -240,6 +241,12 @@ def _conforming(
         if expected and now is not None and now[-1] and expected[0] == now:
             fitting.append(side)
             pattern = set(past[-period:])
+    if not fitting:
+        lines = [
+            [_site(sequences, sequences.code(rank, seq)) for rank in side.ranks] for side in sides
+        ]
+        place = side_at_common_line(lines, missing_votes)
+        return None if place is None else sides[place]
     if len(fitting) != 1:
         return None
     (steady,) = fitting

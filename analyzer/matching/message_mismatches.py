@@ -100,8 +100,10 @@ def _first_open(
     merged: MergedSummaries,
 ) -> MessageMismatch | None:
     """The mismatch of the first open message of a channel that cannot be counted."""
-    if not (sent.open and taken.open):
+    if not taken.open:
         return None
+    if not sent.open:
+        return _first_of_ended_sends(group, sender, receiver, sent, taken, merged)
     positions = sent.open[0], taken.open[0]
     pair = [_at(one.arguments, at) for one, at in zip((sent, taken), positions, strict=True)]
     if pair[0] is None or pair[1] is None:
@@ -113,6 +115,40 @@ def _first_open(
     if not any(_stands_in(merged.ranks[rank], channel, at) for rank, channel, at in ends):
         return None
     return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, None)
+
+
+def _first_of_ended_sends(
+    group: ResolvedGroup,
+    sender: int,
+    receiver: int,
+    sent: P2PChannel,
+    taken: P2PChannel,
+    merged: MergedSummaries,
+) -> MessageMismatch | None:
+    """The mismatch of the first open receive where sends end without it: counted from the last one.
+
+    Only if it is the one message that differs, and one end of it is like none of the others: what
+    was counted wrongly would not meet it there.
+    """
+    count = min(sent.posted, taken.posted)
+    at = taken.open[0]
+    pairs = list(
+        zip(
+            islice(_each(sent.arguments), sent.posted - count, None),
+            islice(_each(taken.arguments), taken.posted - count, None),
+            strict=False,
+        )
+    )
+    here = at - (taken.posted - count)
+    if not (len(pairs) == count and 0 <= here and _stands_in(merged.ranks[receiver], taken, at)):
+        return None
+    different = {place: kind for place, (a, b) in enumerate(pairs) if (kind := _difference(a, b))}
+    usual = {one for place, pair in enumerate(pairs) if place != here for one in pair}
+    off = [r for r, one in zip((sender, receiver), pairs[here], strict=True) if one not in usual]
+    if set(different) != {here} or len(usual) != 1 or len(off) != 1:
+        return None
+    positions = sent.posted - count + here, at
+    return MessageMismatch(group, different[here], sender, receiver, sent, taken, positions, off[0])
 
 
 def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:

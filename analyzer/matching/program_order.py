@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import islice
+from itertools import islice, pairwise
 
 from hanglab.analyzer.matching.thresholds import LONGEST_REORDERING
 
@@ -78,7 +78,7 @@ def find_parting(
     if at == min(len(mine), len(theirs)):
         return None
     single = _parting(mine, theirs, at, at)
-    found = _parting_by_runs(mine, theirs, done, set(fences), learn=not fences)
+    found = _parting_by_runs(mine, theirs, done, set(fences))
     if Edit.SWAPPED in single.proved:
         return found
     # After one of these both come to the same end, which is less than another and a stop.
@@ -100,8 +100,22 @@ def find_fences(
 ) -> set[Token]:
     """Operations that two ranks have behind what each of them did in an order of its own."""
     fences: set[Token] = set()
-    _parting_by_runs(mine, theirs, done, fences)
+    _parting_by_runs(mine, theirs, done, fences, learn=True)
     return fences
+
+
+def keeps_rounds(order: Sequence[Token], fence: Token) -> bool | None:
+    """True if an order has the same operations, in any order, in front of each of its fences.
+
+    What comes in front of the first one counts only if it is the same, as programs begin with calls
+    of their own.  None where nothing can be compared.
+    """
+    places = [place for place, token in enumerate(order) if token == fence]
+    rounds = [Counter(order[a + 1 : b]) for a, b in pairwise([-1, *places])]
+    later = rounds[1:]
+    if len(rounds) > 1 and all(one == rounds[0] for one in later):
+        return True
+    return None if len(later) < 2 else all(one == later[0] for one in later)
 
 
 def _parting_by_runs(
@@ -110,12 +124,11 @@ def _parting_by_runs(
     done: tuple[int, int],
     fences: set[Token],
     *,
-    learn: bool = True,
+    learn: bool = False,
 ) -> Parting | None:
     """The place where two orders part, runs that both have in orders of their own left out.
 
-    The operations that follow such runs are added to ``fences`` (``learn``): of one pair that may
-    be chance, where what follows once is in another order the next time.
+    The operations that follow such runs are added to ``fences`` (``learn``).
     """
     a = b = _agreeing(mine, theirs, 0, 0)
     while a < len(mine) and b < len(theirs):

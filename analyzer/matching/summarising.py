@@ -171,7 +171,9 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         read_collectives(part, entries.seq[collective], mine, done[collective])
         part.thread = only_thread(entries, collective)
         if not part.gloo:
-            part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
+            # The end of a batch has the number of its last member, which the ring may have dropped.
+            begins = summary.whole or not completion.ends[rows[0]]
+            part.counted = begins and int(entries.op_id[rows[0]]) == 1 and not active_only
             if part.p2p and not active_only:
                 # A send or receive carries the number of the last collective before it.
                 part.entered = max(part.entered or 0, int(entries.seq[rows].max()))

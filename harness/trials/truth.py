@@ -76,7 +76,7 @@ class Trial:
         return frozenset(found) - self.culprits
 
     def _alone_in_wait(self, fault: Fault) -> set[int]:
-        """The one that waits for a stopped host, where its peers besides have come to their end.
+        """The one that waits for a stopped host, where no other rank is on its way.
 
         It may have an operation too many, of a program in which the other has none.
         """
@@ -91,10 +91,11 @@ class Trial:
         pairs = all(
             i.peer is not None or len(self.program.groups[i.group].members) == 2 for _, i in waits
         )
-        idle = any(
-            all(o.done < inf for o in mine)
-            for rank, mine in enumerate(self.play.operations) if rank != fault.rank
-        )  # fmt: skip
+        besides = [
+            mine for rank, mine in enumerate(self.play.operations)
+            if rank != fault.rank and rank not in waiters
+        ]  # fmt: skip
+        idle = not besides or any(all(o.done < inf for o in mine) for mine in besides)
         return waiters if len(waiters) == 1 and pairs and idle else set()
 
     def _seen_at(self, fault: Fault) -> frozenset[int]:

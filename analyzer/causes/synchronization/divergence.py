@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
-from hanglab.analyzer.matching.signatures import splits_of
+from hanglab.analyzer.matching.signatures import difference, splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import UNTOLD, name_ranks
@@ -188,6 +188,13 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
         if len(culprits) == 1:
             return f"{under} {who} does not call what its peers call ({what})."
         return f"{under} {who} do not call the same ({what}){UNTOLD}."
+    called = [call for rank, call in divergence.calls.items() if rank in culprits]
+    if any(difference(mine, call, sites=False) for call in called):
+        return (
+            f"Under number {divergence.seq} of group {name_group(divergence)} "
+            f"{_calls_by_side(list(divergence.calls.values()))}: {who} do otherwise than most, "
+            "and not all alike."
+        )
     if divergence.thread_turns:
         return (
             f"Two threads of each rank use group {name_group(divergence)}, and nothing orders "

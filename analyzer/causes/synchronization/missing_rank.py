@@ -7,7 +7,7 @@ from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
-from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -22,10 +22,11 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
     disputed = any(waiting.intersection(sink.disputed_by) for sink in sinks)
-    alone = len(waiting) < 2 and (disputed or _idle_peers(graph, sinks, victims))
+    untold = any(sink.untold for sink in sinks)
+    alone = len(waiting) < 2 and (disputed or untold or _idle_peers(graph, sinks, victims))
     if alone or len(culprits) > len(victims):
-        # One waits, for those who stand where others do, or of whose order its own differs: it may
-        # have done too much.
+        # One waits, for those who stand where others do, or of whose order its own differs, or
+        # without an order of its own: it may have done too much.
         return _either(graph, sinks, waiting) if alone and not disputed else []
     return [_finding(graph, sinks)]
 
@@ -34,17 +35,17 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     """A pair, one that waits and one that has not come, without a third to tell."""
     sink, *others = sinks
     call = sink.awaited
-    pair = call.seq is not None and len(call.group.members) == 2
+    pair = sink.untold or (call.seq is not None and len(call.group.members) == 2)
     if others or not (pair and sink.outside and len(waiting) == 1):
         return []
     culprits = sorted({sink.rank, *waiting})
     (waiter,) = waiting
     finding = _finding(graph, [sink])
     finding.culprits, finding.victims = culprits, _victims(graph, culprits)
-    finding.confidence = CANDIDATES
+    finding.confidence = TIED
     finding.summary = (
-        f"Rank {waiter} waits in {name_call(call)}, which rank {sink.rank} has not entered; others "
-        f"have nothing left to do: rank {sink.rank} left it out or stopped before it, or rank "
+        f"Rank {waiter} waits in {name_call(call)}, which rank {sink.rank} has not entered, and "
+        f"nobody else is left to tell: rank {sink.rank} left it out or stopped before it, or rank "
         f"{waiter} has one operation too many."
     )
     return [finding]

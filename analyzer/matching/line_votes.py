@@ -1,0 +1,27 @@
+"""Votes on a call by the line that members are at, and then by what they do there.
+
+Several ranks may each have a fault of their own under one number.  None of them speaks for another,
+so the right call need not be that of most members: most of them are at its line, and of those most
+make it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hanglab.analyzer.matching.missing_votes import MissingVotes
+
+
+def side_at_common_line(sides: Sequence[Sequence[int]], missing_votes: MissingVotes) -> int | None:
+    """The place of the right one of ``sides``; None where no line, or no call, has most members.
+
+    A side is the line of each of its members, 0 where that is not known.
+    """
+    lines = Counter(line for side in sides for line in side)
+    line, count = max(lines.items(), key=lambda item: item[1])
+    if not line or not missing_votes.is_majority(count, lines.total()):
+        return None
+    there = [sum(one == line for one in side) for side in sides]
+    most = max(there)
+    return there.index(most) if missing_votes.is_majority(most, count) else None
