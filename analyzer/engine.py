@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hanglab.analyzer.branching.decision_points import NoDecision, decision_of
@@ -42,6 +42,8 @@ class Examination:
     fallen: list[Fallen]
     #: One of its culprits did it, and nothing tells which.
     undecided: bool
+    #: Verdicts on what else lay there: other jobs, earlier or later attempts.
+    beside: list[Verdict] = field(default_factory=list)
 
 
 def examine(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Examination:
@@ -57,7 +59,8 @@ def examine(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = N
         and verdict.confidence <= CANDIDATES
         and verdict.cause is not Cause.P2P_DEADLOCK
     )
-    return Examination(calibrate(verdict), worlds[place], fallen[place], undecided)
+    beside = [calibrate(one) for one in verdicts if one is not verdict]
+    return Examination(calibrate(verdict), worlds[place], fallen[place], undecided, beside)
 
 
 #: What every verdict on a job without a device says.

@@ -16,6 +16,12 @@ from hanglab.harness.cli import main as hanglab
 
 JOBS = (("world", 64), ("3d", 64), ("world", 1024), ("3d", 1024))
 ENTRIES = 2000
+#: Of a page of 1,024 ranks and of one of 64: seconds, and megabytes.  Below these it is a page
+#: that somebody waits for, and can be mailed.
+MOST_S = 20
+MOST_MB = {64: 3, 1024: 15}
+#: Milliseconds until something can be read.
+MOST_PAINT_MS = 2000
 
 
 def _used() -> float:
@@ -45,8 +51,11 @@ def _first_paint(page: Path) -> str:
 
 
 def main() -> None:
-    print("| layout | ranks | page | its processor time | size | first paint |")
-    print("|---|---|---|---|---|---|")
+    paint = f"first paint (most {MOST_PAINT_MS:,} ms)"
+    print(
+        f"| layout | ranks | page (most {MOST_S} s) | its processor time | size | most | {paint} |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for layout, ranks in JOBS:
         with tempfile.TemporaryDirectory() as scratch:
             dumps, page = Path(scratch) / "dumps", Path(scratch) / "page.html"
@@ -60,7 +69,7 @@ def main() -> None:
             size = page.stat().st_size / 1e6
             print(
                 f"| {layout} | {ranks} | {took:.1f} s | {used:.1f} s | {size:.2f} MB "
-                f"| {_first_paint(page)} |"
+                f"| {MOST_MB[ranks]} MB | {_first_paint(page)} |"
             )
 
 

@@ -29,6 +29,14 @@ def analyze(
         Path | None,
         typer.Option(metavar="FILE.prom", help="Write metrics too, in Prometheus' text format."),
     ] = None,
+    opentelemetry: Annotated[
+        bool,
+        typer.Option(
+            "--opentelemetry",
+            help="Send the verdict as an event too, by OTLP, to where OTEL_EXPORTER_OTLP_ENDPOINT "
+            "says (http://localhost:4318 without it).",
+        ),
+    ] = False,
 ) -> int:
     """Name the cause of a hang from what its job left behind.
 
@@ -36,7 +44,7 @@ def analyze(
     """
     # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return analyze_and_show(folder, as_json, verbose, sarif, prometheus)
+    return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
 
 
 def analyze_and_show(
@@ -45,6 +53,7 @@ def analyze_and_show(
     verbose: bool = False,
     sarif: Path | None = None,
     prometheus: Path | None = None,
+    opentelemetry: bool = False,
 ) -> int:
     """Prints the verdict on a folder and gives the exit code that belongs to it."""
     from hanglab.analyzer.engine import examine
@@ -63,6 +72,11 @@ def analyze_and_show(
         from hanglab.harness.report.verdict_text import print_explanation
 
         print_explanation(make_console(), explain_examined(examined, folder), verbose)
+    if opentelemetry:  # last: somebody may have to be waited for
+        from hanglab.harness.report.explanation.explaining import explain_examined
+        from hanglab.harness.report.machines.opentelemetry_event import send_event
+
+        send_event(explain_examined(examined, folder))
     return 2 if examined.verdict.status is Status.INCONCLUSIVE else 0
 
 

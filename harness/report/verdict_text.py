@@ -16,6 +16,7 @@ from hanglab.harness.report.explanation.headlines import duration
 from hanglab.harness.report.explanation.parts import (
     Explanation,
     OpenAlternative,
+    OtherJob,
     Place,
     Reason,
     ShellLine,
@@ -24,6 +25,8 @@ from hanglab.harness.report.explanation.subject import ranks_name
 
 #: Files that were of no use, as many as leave the rest on the same screen.
 SHOWN_FILES = 8
+#: Other jobs that are told of; the page has all.
+_SHOWN_JOBS = 8
 #: Columns from which places stand side by side.
 _SIDE_BY_SIDE = 100
 STATUS_STYLE = {
@@ -73,6 +76,7 @@ class _Printer:
         self._commands(told.do_now)
         if told.mend is not None and told.mend.text:
             self._section("Mend" if told.cause else "Next", [told.mend.text])
+        self._section("In the same folder", _beside(told))
         self._unusable()
         self._chain()
 
@@ -176,6 +180,20 @@ class _Printer:
         self._console.print(Padding(table, (0, 0, 0, 2)))
         if self._told.summary and self._told.summary != self._told.headline:
             self._item(f"The analyzer's summary: {self._told.summary}", " ")
+
+
+def _beside(told: Explanation) -> list[str]:
+    """A line for each job whose dumps lay beside those of the verdict."""
+    others = told.beside
+    lines = [other_job(one) for one in others[:_SHOWN_JOBS]]
+    more = len(others) - len(lines)
+    return [*lines, *([f"and {more} more jobs"] if more else [])]
+
+
+def other_job(one: OtherJob) -> str:
+    """``4 ranks of attempt_0_rank_#: healthy. No sign of ...``"""
+    many = "1 rank" if one.ranks == 1 else f"{one.ranks} ranks"
+    return f"{many} of {one.files}: {one.status}. {one.headline}"
 
 
 def _numbers(told: Explanation) -> str:

@@ -131,6 +131,29 @@ def test_timeline_and_tree_answer(show: Opener, skipped: str) -> None:
     one.check_quiet()
 
 
+@pytest.mark.parametrize("width", [1280, 480])
+@pytest.mark.parametrize("entry", ["p2p_deadlock", "skipped_collective"])
+def test_no_label_of_a_wait_lies_on_another(
+    entry: str, width: int, show: Opener, tmp_path: Path
+) -> None:
+    one = show(
+        page_of(unpacked(f"local/{entry}.fault", tmp_path)),
+        viewport={"width": width, "height": 900},
+    )
+    boxes = one.page.evaluate(
+        """() => [...document.querySelectorAll("#waits-chart .textpoint text")].map((text) => {
+            const { left, right, top, bottom } = text.getBoundingClientRect();
+            return [left, right, top, bottom];
+        })"""
+    )
+    assert len(boxes) >= 2
+    for number, (left, right, top, bottom) in enumerate(boxes):
+        assert left >= 0 and right <= width
+        for other in boxes[:number]:
+            apart = right <= other[0] or other[1] <= left or bottom <= other[2] or other[3] <= top
+            assert apart, "two labels overlap"
+
+
 def test_stretches_are_cut_to_what_is_in_view(show: Opener, skipped: str) -> None:
     page = show(skipped).page
     count = "document.getElementById('timeline-chart').data.reduce((n, t) => n + t.x.length, 0)"

@@ -13,7 +13,7 @@ from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.commands import commands
 from hanglab.harness.report.explanation.exclusions import alternatives, exclusions
 from hanglab.harness.report.explanation.headlines import headline, is_undecided, words_of
-from hanglab.harness.report.explanation.parts import CallFrame, Explanation, Mend
+from hanglab.harness.report.explanation.parts import CallFrame, Explanation, Mend, OtherJob
 from hanglab.harness.report.explanation.places import places
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.reasons import chain, reasons
@@ -30,12 +30,13 @@ def explain(
     undecided: bool = False,
     folder: Path | None = None,
     ending: bool = False,
+    beside: Sequence[Verdict] = (),
 ) -> Explanation:
     """A verdict in words and parts.
 
-    ``facts``, ``fallen`` and ``undecided`` are those of :class:`engine.Examination`; without them
-    the verdict alone speaks.  ``folder`` is the one that was examined, as commands should name it,
-    and ``ending`` says that the job's processes are being ended.
+    ``facts``, ``fallen``, ``undecided`` and ``beside`` are those of :class:`engine.Examination`;
+    without them the verdict alone speaks.  ``folder`` is the one that was examined, as commands
+    should name it, and ``ending`` says that the job's processes are being ended.
     """
     subject = Subject(verdict, facts, fallen, undecided, ending, folder)
     why, more = reasons(subject)
@@ -59,6 +60,7 @@ def explain(
         would_decide=tuple(shown(one) for one in verdict.inputs.would_decide),
         chain=chain(subject),
         further=tuple(_further(subject, one) for one in verdict.findings[1:]),
+        beside=tuple(_other_job(one) for one in beside),
         unusable=tuple((shown(one.file), shown(one.reason)) for one in verdict.inputs.unusable),
         summary=shown(verdict.summary, 4000),
         values=_values(verdict),
@@ -76,6 +78,7 @@ def explain_examined(
         examined.undecided,
         folder,
         ending,
+        examined.beside,
     )
 
 
@@ -101,6 +104,12 @@ def _further(subject: Subject, finding: Finding) -> str:
     """The first sentence of another finding."""
     fields = {name: getattr(finding, name) for name in Finding.__struct_fields__}
     return headline(Subject(Verdict(**fields, inputs=subject.verdict.inputs), subject.facts))
+
+
+def _other_job(verdict: Verdict) -> OtherJob:
+    inputs = verdict.inputs
+    told = headline(Subject(verdict))
+    return OtherJob(shown(inputs.world or "?"), inputs.ranks, verdict.status.value, told)
 
 
 def _values(verdict: Verdict) -> tuple[str, ...]:

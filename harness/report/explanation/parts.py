@@ -110,6 +110,18 @@ class EvidenceLine:
 
 
 @dataclass(frozen=True)
+class OtherJob:
+    """Another job, or another attempt, that lay beside the one that is told of."""
+
+    #: Names of its files, with ``#`` for the rank.
+    files: str
+    ranks: int
+    status: str
+    #: First sentence of its verdict.
+    headline: str
+
+
+@dataclass(frozen=True)
 class Explanation:
     """A verdict as people read it, from what they need first to what proves it."""
 
@@ -141,6 +153,8 @@ class Explanation:
     chain: tuple[EvidenceLine, ...] = ()
     #: First sentences of further findings.
     further: tuple[str, ...] = ()
+    #: Other jobs, or attempts of it, whose dumps lay in the same folder, and their verdicts.
+    beside: tuple[OtherJob, ...] = ()
     #: Files that were of no use, and why.
     unusable: tuple[tuple[str, str], ...] = ()
     #: The analyzer's own summary.

@@ -10,7 +10,7 @@ from hanglab.analyzer.verdict import Evidence
 from hanglab.analyzer.wording import name_line
 from hanglab.harness.report.explanation.parts import EvidenceLine, Reason
 from hanglab.harness.report.explanation.plain_text import shown
-from hanglab.harness.report.explanation.subject import Subject
+from hanglab.harness.report.explanation.subject import Subject, without_line
 
 #: Observations that are shown; the chain has all.
 MOST_SHOWN = 5
@@ -42,8 +42,8 @@ def reasons(subject: Subject) -> tuple[tuple[Reason, ...], int]:
     for number, item in enumerate(_without_repeats(subject.verdict.evidence)):
         about_culprit = item.rank in culprits
         detail = _FOLDERS.sub("", item.detail).removeprefix("a peer ")
-        if place and detail.endswith(place) and detail != place:
-            detail = detail[: -len(place)]  # it stands under where
+        if place:
+            detail = without_line(detail, place.removeprefix(" at "))  # it stands under where
         key = (item.source, _MEASURED.sub("#", detail), about_culprit)
         alike = together.setdefault(key, _Alike(item.source, first=number))
         alike.texts.append(detail)

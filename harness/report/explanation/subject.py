@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ from hanglab.harness.report.explanation.parts import ProcessPlace
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.recorder.case import evidence_files as files
 
+#: Ends of texts in which a place is still to come.
+_OPEN_END = re.compile(r"\b(?:is|are|was|were|stands?|stood|waits?|runs?)$")
 #: Characters of a list of ranks that is written out.
 _LONG_NAME = 60
 
@@ -171,8 +174,10 @@ def line_name(location: Location) -> str:
     return f"{short(location.file)}:{location.line} ({shown(location.function)})"
 
 
-def without_line(detail: str, lines: Iterable[str]) -> str:
-    """A text of the analyzer without the line that it ends in, where that is said elsewhere."""
-    for line in lines:
-        detail = detail.removesuffix(f" at {line}")
-    return detail
+def without_line(detail: str, line: str) -> str:
+    """A text of the analyzer without the line that it ends in, where that is said elsewhere.
+
+    It stays where the sentence ends in its verb without it.
+    """
+    left = detail.removesuffix(f" at {line}")
+    return detail if not left or _OPEN_END.search(left) else left

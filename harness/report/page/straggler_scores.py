@@ -38,7 +38,9 @@ def score_table(case: Path) -> ScoreTable | None:
         for rank in history.ranks
     }
     ranks = sorted(sorted(history.ranks, key=lambda rank: lowest[rank])[:MOST_RANKS])
-    notes = [f"{len(history.windows)} windows, from {history.source}.", *history.remarks]
+    many = len(history.windows)
+    windows = "1 window" if many == 1 else f"{many} windows"
+    notes = [f"{windows}, from {history.source}.", *history.remarks]
     if len(ranks) < len(history.ranks):
         notes.append(f"Of {len(history.ranks)} ranks the {len(ranks)} lowest in score.")
     return ScoreTable(
@@ -52,7 +54,7 @@ def score_table(case: Path) -> ScoreTable | None:
 
 
 def _over_time(history: StragglerHistory) -> Chart:
-    """For each rank the lowest score of its sections, window by window."""
+    """For each rank the lowest score of its sections, window by window; of one window no line."""
     points: dict[int, list[tuple[float, float]]] = {}
     for window in history.windows:
         lowest: dict[int, float] = {}
@@ -65,6 +67,8 @@ def _over_time(history: StragglerHistory) -> Chart:
                     lowest[rank] = min(score, lowest.get(rank, 1.0))
         for rank, score in lowest.items():
             points.setdefault(rank, []).append((window.at_s, score))
+    if len(history.windows) < 2:
+        points.clear()
     chosen = sorted(points, key=lambda rank: min(score for _, score in points[rank]))[:MOST_LINES]
     return Chart(
         title="Lowest score of the rank's sections",

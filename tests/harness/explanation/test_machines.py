@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -57,6 +60,56 @@ def test_analyze_writes_for_machines(
     assert page.read_text().startswith("## hanglab: hung, `loader_stuck`\n\n**Rank 1 gets no data")
     assert main(["analyze", "--sarif", str(tmp_path / "no" / "x"), str(case)]) == 4
     assert "cannot be written" in capsys.readouterr().err
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes what is sent to a collector of OpenTelemetry."""
+
+    received: ClassVar[list[tuple[str, bytes]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_collector_gets_the_verdict_as_an_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    logs = pytest.importorskip("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+    case = tmp_path / "case"
+    unpack_entry(CORPUS, "local/loader_stuck.fault", case)
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        assert main(["analyze", "--opentelemetry", str(case)]) == 0
+        server.shutdown()
+    ((path, body),) = Collector.received
+    assert path == "/v1/logs"
+    (resource,) = logs.ExportLogsServiceRequest.FromString(body).resource_logs
+    named = {one.key: one.value.string_value for one in resource.resource.attributes}
+    assert named["service.name"] == "hanglab"
+    (record,) = resource.scope_logs[0].log_records
+    assert (record.event_name, record.severity_text) == ("hanglab.verdict", "ERROR")
+    assert record.body.string_value.startswith("Rank 1 gets no data")
+    told = {one.key: one.value for one in record.attributes}
+    assert told["hanglab.cause"].string_value == "loader_stuck"
+    assert [one.int_value for one in told["hanglab.culprits"].array_value.values] == [1]
+    assert [one.int_value for one in told["hanglab.waiting"].array_value.values] == [0, 2, 3]
+    assert told["code.line.number"].int_value == 26
+    assert told["code.file.path"].string_value.endswith("/loader_stuck.py")
+    # The port is nobody's any more.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    assert main(["analyze", "--opentelemetry", str(case)]) == 4
+    printed = capsys.readouterr()
+    assert "no collector took it" in printed.err and printed.err.count("\n") == 2
+    assert printed.out.count("verdict: hung") == 2, "the verdict is printed all the same"
 
 
 def test_a_healthy_job_is_no_result(tmp_path: Path) -> None:

@@ -3,17 +3,22 @@ function drawWaits() {
   const { nodes, edges } = DATA.waits, chart = byId("waits-chart");
   if (nodes.length > 40) { chart.hidden = true; return Promise.resolve(); }
   const colours = { root: colour("alert"), knot: colour("alert"), waits: colour("c0") };
-  const words = (text) => plain(text.length > 46 ? `${text.slice(0, 45)}…` : text);
   const xs = nodes.map((n) => n.x), ys = nodes.map((n) => n.y);
+  // A label has the room of its column; where that is no more than a word or two, the list below has the text.
+  const letters = Math.floor(chart.clientWidth / (new Set(xs).size + 0.8) / 6.5);
+  const words = (text) => (letters < 24 ? "" : `<br>${plain(text.length > letters ? `${text.slice(0, letters - 1)}…` : text)}`);
+  // The arrows of a ring lead downwards from its upper half.
+  const above = nodes.map((n) => n.kind === "knot" && n.y > 0);
   return Plotly.react(chart, [{
     type: "scatter", mode: "markers+text", x: xs, y: ys, hoverinfo: "text", cliponaxis: false,
     hovertext: nodes.map((n) => plain(`ranks ${n.ranks}: ${n.text}`)),
-    text: nodes.map((n) => `<b>${plain(n.ranks.length > 22 ? `${n.ranks.slice(0, 21)}…` : n.ranks)}</b><br>${words(n.text)}`), textposition: "bottom center",
+    text: nodes.map((n) => `<b>${plain(n.ranks.length > 22 ? `${n.ranks.slice(0, 21)}…` : n.ranks)}</b>${words(n.text)}`),
+    textposition: above.map((up) => `${up ? "top" : "bottom"} center`),
     marker: { size: nodes.map((n) => Math.min(44, 22 + 3 * Math.log2(n.count + 1))), color: nodes.map((n) => colours[n.kind]), symbol: nodes.map((n) => (n.kind === "root" ? "diamond" : n.kind === "knot" ? "hexagon" : "circle")) },
   }], layout({
     height: Math.max(220, 110 * (Math.max(...ys) - Math.min(...ys) + 1.6)), showlegend: false, dragmode: false, margin: { l: 10, r: 10, t: 20, b: 30 },
     xaxis: { visible: false, range: [Math.min(...xs) - 0.9, Math.max(...xs) + 0.9], fixedrange: true },
-    yaxis: { visible: false, range: [Math.min(...ys) - 0.8, Math.max(...ys) + 0.5], fixedrange: true },
+    yaxis: { visible: false, range: [Math.min(...ys) - 0.8, Math.max(...ys) + (above.includes(true) ? 0.8 : 0.5)], fixedrange: true },
     annotations: edges.map((e) => ({
       x: nodes[e.awaited].x, y: nodes[e.awaited].y, ax: nodes[e.waiter].x, ay: nodes[e.waiter].y, xref: "x", yref: "y", axref: "x", ayref: "y", text: "",
       showarrow: true, arrowhead: 3, arrowsize: 1.2, arrowwidth: 1.8, arrowcolor: colour(e.concluded ? "wait" : "muted"), standoff: 18, startstandoff: 16,
