@@ -1,4 +1,4 @@
-"""Where ranks stand that have not moved for a while, and for whom they wait."""
+"""The places of ranks that have not moved for a while, and for whom they wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARE = 0.1
 
 @dataclass(frozen=True)
 class Standing:
-    """What one rank does, in words, since when, and the ranks that it waits for."""
+    """The doing of one rank in words, since when, and the ranks that it waits for."""
 
     doing: str
     #: Wall time; of a wait that of the call, else of the last thing that was seen of the rank.
@@ -77,7 +77,7 @@ class Standings:
 
 
 def _facts(case: Path) -> CaseFacts | None:
-    """What the analyzer makes of the Case as it lies there, of the latest attempt."""
+    """Facts of the latest attempt in the Case as it lies there; None where it is none yet."""
     try:
         return gather_worlds(case)[-1]
     except (InputError, OSError):  # a Case in the making, or one that has just gone
