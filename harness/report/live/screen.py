@@ -11,8 +11,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.headlines import duration
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import ranks_name
 from hanglab.harness.report.live.ranks_at_work import RankAtWork
 from hanglab.harness.report.live.situation import RUNS, SituationRow

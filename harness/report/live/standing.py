@@ -9,7 +9,7 @@ from pathlib import Path
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.subject import short
 from hanglab.harness.report.live.ranks_at_work import JobAtWork, RankAtWork
 from hanglab.harness.report.rank_waits import name_of_call, rank_waits
