@@ -21,6 +21,7 @@ from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
+from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
@@ -75,7 +76,12 @@ def _unseen(facts: CaseFacts) -> list[int]:
 
 
 def _makes_progress(facts: CaseFacts) -> bool:
-    movements = [v.movement for v in facts.ranks.values() if v.ended is None]
+    # Who has asked the same for as long as a hang takes says now and then that it waits: no more.
+    movements = [
+        view.movement
+        for view in facts.ranks.values()
+        if view.ended is None and all(p.asked_s < facts.hang_after_s for p in polls(view))
+    ]
     if not any(m is not None and m.quiet_s < facts.hang_after_s for m in movements):
         return False
     # A rank that looks for the store tries again and again: that is movement, and no progress.

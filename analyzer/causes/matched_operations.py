@@ -21,6 +21,7 @@ from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
+from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.facts.split_lists import first_disagreement
@@ -255,10 +256,14 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         return finding  # its later operations prove more than a place behind the loop
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
-    cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE
+    told = not_for_input(facts, rank, loops) if fewer else ""
+    cause = Cause.UNEVEN_INPUTS if fewer and not told else Cause.SKIPPED_COLLECTIVE
     many = "more steps and no more" if more else "as many steps but fewer"
-    done = "after fewer steps" if fewer else f"after {many} operations"
+    done = "after fewer steps" if fewer and not told else f"after {many} operations"
     words = compared[1] if compared is not None else "by the operations that it did there"
+    if told:
+        done = "after fewer rounds or operations, and not for want of input"
+        words += f"; {told}"
     return msgspec.structs.replace(
         finding,
         cause=cause,

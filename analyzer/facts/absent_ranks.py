@@ -15,6 +15,7 @@ from hanglab.analyzer.facts.child_waits import child_wait
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
+from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
@@ -103,6 +104,9 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     here = view.location()
     if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         cause, confidence, words, _ = classify_left_loop(facts, view.rank)
+        told = not_for_input(facts, view.rank, left_loops(facts, view.rank))
+        if cause is Cause.UNEVEN_INPUTS and told:
+            cause, words = Cause.SKIPPED_COLLECTIVE, f"{words}; {told}"
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if position.place is StackPlace.TEARDOWN or _exiting(view):
         inside = f", inside {position.inside}()" if position.inside else ""

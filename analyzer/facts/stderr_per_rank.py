@@ -70,7 +70,7 @@ def _names(line: str, view: RankView) -> bool:
 
 
 def _last_words(text: str, dying: int) -> str:
-    """What was written of processes that died, if it holds for each of so many."""
+    """Words that were written of processes that died, if they hold for each of so many."""
     words = _dying_lines(text)
     if dying == 1:
         return "".join(words)

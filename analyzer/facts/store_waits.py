@@ -44,9 +44,7 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         for rank, other in facts.ranks.items()
         if rank != view.rank
         for use in other.read(files.STORE_KEYS)
-        if (use.kind, use.prefix) == ("set", mine.prefix)
-        and use.count > 1
-        and _next_key(use) == mine.key
+        if (use.kind, use.prefix) == ("set", mine.prefix) and _comes_next(use, mine)
     }
     if len(setters) != 1:
         return StoreWait(mine.key, None, False, poll)
@@ -66,6 +64,20 @@ def _awaited(view: RankView) -> tuple[StoreKeyUse | None, Poll | None]:
                 if (use.kind, use.prefix, use.key) == ("check", poll.prefix, poll.what):
                     return use, poll
     return None, None
+
+
+def _comes_next(use: StoreKeyUse, wait: StoreKeyUse) -> bool:
+    """True if the key is the next one of a rank that sets such keys.
+
+    Whoever has set a single one set that which the same rank had waited for before.
+    """
+    if use.count > 1:
+        return _next_key(use) == wait.key
+    return wait.count > 1 and use.key == wait.earlier and _pattern(use.key) == _pattern(wait.key)
+
+
+def _pattern(key: str) -> str:
+    return _NUMBER.sub("#", key)
 
 
 def _next_key(use: StoreKeyUse) -> str:

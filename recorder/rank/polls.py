@@ -183,7 +183,8 @@ class PollWatch(Hooked):
                 what = os.path.join(os.getcwd(), what)
             question = self._questions.get((kind, prefix, what))
             if question is None and len(self._questions) >= _MOST:
-                return
+                # Imports ask for hundreds of files before the rank comes to what it waits for.
+                del self._questions[min(self._questions, key=self._asked_last)]
             if question is None or (question.found, question.value) != (found, value):
                 question = self._questions[kind, prefix, what] = _Repeated(found, value)
             question.count += 1
@@ -191,6 +192,9 @@ class PollWatch(Hooked):
             asking = sys._getframe(2)
             question.calls.add(_asked_by(asking) or call if call in _STATUS else call)
             question.site = self._site(asking)
+
+    def _asked_last(self, key: tuple[str, str, str]) -> float:
+        return self._questions[key].last
 
     def _changed_ns(self, path: str) -> int | None:
         """Time of the file's latest change, on the wall clock; the job asks about it meanwhile."""

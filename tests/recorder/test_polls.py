@@ -163,6 +163,10 @@ def test_questions_are_bounded(rank: Rank, tmp_path: Path) -> None:
         os.path.exists(tmp_path / str(number))
         os.path.exists(tmp_path / str(number))
     assert len(rank.watch.rows()) == 64
+    for _ in range(3):
+        os.path.exists(tmp_path / "ready")
+    # What is asked now is why it waits, and not what an import asked for before.
+    assert rank.asked()[0][1:] == (str(tmp_path / "ready"), False, 3)
 
 
 @needs_torch

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import (
     Loop,
     batches_compared,
@@ -60,6 +61,10 @@ def departures(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         labelled = _label(facts, cycle, loop_exit)
         if labelled is not None:
+            cause, confidence, words = labelled
+            told = not_for_input(facts, loop_exit.gone[0].rank, [loop_exit.loop])
+            if cause is Cause.UNEVEN_INPUTS and told:
+                labelled = Cause.SKIPPED_COLLECTIVE, confidence, f"{words}; {told}".strip("; ")
             yield _proposal(cycle, facts, views, loop_exit, *labelled)
             return
 

@@ -31,6 +31,10 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
+#: Members of a group that have to be in the same operation before another is in a wrong one.
+_FEWEST_AGREEING = 2
+
+
 @detector
 def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
     """``size_mismatch`` of an aborted rank, by what it refused and what its peers sent.
@@ -49,7 +53,9 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
         sized = own is not None and own.arguments.input_sizes
         calls = [] if sized else _agreed(facts, rank)
         if not calls:
-            elsewhere = _elsewhere(facts, view, received, expected)
+            elsewhere = _only_sender(facts, view, received, expected) or _elsewhere(
+                facts, view, received, expected
+            )
             if elsewhere is not None:
                 yield elsewhere
                 return
@@ -78,6 +84,81 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], ALTERNATIVE)],
         )
         return
+
+
+def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
+    """The one member of whose operation nothing is known, where all others are in the same one.
+
+    What came is no piece of that, so it came from another operation: of that member alone.
+    """
+    own = facts.graph.last_calls.get(view.rank)
+    if own is None or own.seq is None or not own.arguments.input_sizes:
+        return None
+    if _is_piece(own, received):
+        return None
+    # What DistributedDataParallel issues after the last known call leaves nothing behind.
+    known = {rank: facts.graph.last_calls.get(rank) for rank in own.group.members}
+    calls = [call for call in known.values() if call is not None and (call.seq or 0) >= own.seq]
+    unknown = sorted(set(known) - {call.rank for call in calls})
+    if len(unknown) != 1 or len(calls) < _FEWEST_AGREEING or unknown[0] not in facts.ranks:
+        return None
+    same = (own.group, own.seq, own.op, own.arguments.input_sizes)
+    if any((c.group, c.seq, c.op, c.arguments.input_sizes) != same for c in calls):
+        return None
+    (sender,) = unknown
+    before = _operation_of_piece(facts, own, received)
+    return propose(
+        facts,
+        Cause.COLLECTIVE_MISMATCH,
+        [sender],
+        confidence=PLAUSIBLE,
+        summary=f"Rank {sender} was in another operation where its peers were in {own.op} number "
+        f"{own.seq}: {received} bytes came, and none of its peers sends so many there.",
+        evidence=[
+            Evidence(
+                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
+            ),
+            *(Evidence("flight_recorder", c.rank, f"was in {c.op} number {c.seq}") for c in calls),
+            *(
+                [
+                    Evidence(
+                        "flight_recorder",
+                        before.rank,
+                        f"so many bytes are a piece of {before.op} of "
+                        f"{[list(size) for size in before.arguments.input_sizes]}, which the job "
+                        f"did before (number {before.seq})",
+                    )
+                ]
+                if before is not None
+                else []
+            ),
+        ],
+        collective=collective_ref(own),
+        # Its peers may have left the loop that it is in, for want of input.
+        alternatives=[
+            (Cause.SIZE_MISMATCH, [sender], ALTERNATIVE),
+            (Cause.UNEVEN_INPUTS, sorted(call.rank for call in calls), ALTERNATIVE),
+        ],
+    )
+
+
+def _operation_of_piece(facts: CaseFacts, own: Call, received: int) -> Call | None:
+    """The latest operation of the group before, of which so many bytes are a piece."""
+    found: Call | None = None
+    for rank in own.group.members:
+        dump = facts.dumps.get(rank)
+        if dump is None or dump.entries is None:
+            continue
+        entries = dump.entries
+        for row in np.flatnonzero(entries.in_group(own.group.name) & ~entries.is_p2p):
+            seq = int(entries.seq[row])
+            if seq >= (own.seq or 0) or (found is not None and seq <= (found.seq or 0)):
+                continue
+            given = entries.arguments_at(int(row))
+            call = Call(rank, own.group, seq, entries.operation_at(int(row)).op, arguments=given)
+            if _is_piece(call, received):
+                found = call
+    return found
 
 
 def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:

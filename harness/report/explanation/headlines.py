@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hanglab.analyzer.facts.arrival_lag import arrivals
@@ -16,6 +17,8 @@ from hanglab.recorder.case.operations import op_of
 
 #: Characters of an observation in the first sentence.
 _TOLD = 160
+#: Evidence of a rank that waits for what a peer has.
+_KEPT = ("file_locks", "store", "descriptors")
 #: Description of groups that were given none.
 _UNDESCRIBED = ("", "undefined")
 
@@ -110,6 +113,11 @@ def words_of(subject: Subject) -> Words:
         words["shared"] = call_name(verdict.collective)
         members = [rank for rank in peers if rank in verdict.collective.ranks] or peers
         words["members"] = ranks_name(members) if members else "the others"
+    kept = next((i for i in verdict.evidence if i.source in _KEPT and i.rank in peers), None)
+    if kept is not None:
+        # What it waits for, without who has it and what that one did.
+        what = re.split(r"[,;] ", kept.detail, maxsplit=1)[0]
+        words["kept"] = shown(what.partition(" ")[2], _TOLD)
     message = subject.lone_message
     if message is not None:
         words["message"] = f"rank {message.rank}'s {call_name(message)}"
@@ -230,7 +238,7 @@ def _waiting(subject: Subject, words: Words, begun: str, who: str, one: bool, it
     since = f"{has} waited {duration(waited)}" if waited else f"wait{'s' if one else ''}"
     for_it = f" for {it}" if subject.culprits else ""
     call = words.get("call")
-    told = call is None or call in begun or not subject.all_wait_there
+    told = call is None or call in begun or "kept" in words or not subject.all_wait_there
     where = "" if told else f" in {call}"
     line = ""
     if subject.awaited is not None and subject.all_wait_there:

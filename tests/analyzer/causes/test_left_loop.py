@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import msgspec
 import pytest
 from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.loops import left_loops
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import OperationCall
-from hanglab.recorder.case.records import CodeLoop, CodeShape, StackFrame
+from hanglab.recorder.case.reader import HostCase
+from hanglab.recorder.case.records import CodeLoop, CodeShape, SourceFunction, StackFrame
 
 FILE = "/home/me/train.py"
 #: The loop's line with an operation, and one behind the loop.
@@ -205,3 +209,54 @@ def test_a_thread_of_another_program_has_left_no_loop() -> None:
     other.shapes = [CodeShape(FILE, "saver", 45, 60, [])]
     facts.ranks[0] = other
     assert left_loops(facts, 0) == []
+
+
+def source(loop: str, leaves: str = "", inside: str = "reduce()") -> list[str]:
+    """Lines 10 to 40 of train(): a loop of lines 15 to 25 with an operation in line 20."""
+    lines = {10: "def train(items):", 15: f"    {loop}", 17: f"        {leaves}"}
+    lines |= {20: f"        {inside}", 25: "        step()", 30: "    reduce()", 40: "    return"}
+    return [lines.get(number, "") for number in range(10, 41)]
+
+
+@pytest.mark.parametrize(
+    ("text", "counters", "cause"),
+    [
+        (source("for x in items:"), (4, 6), Cause.UNEVEN_INPUTS),
+        (source("for x in items:", "if bad(): break"), (4, 6), Cause.UNEVEN_INPUTS),
+        (source("for x in range(items):"), (None, None), Cause.UNEVEN_INPUTS),
+        # As many rounds on every rank: one of them was done without its operation.
+        (
+            source("for x in range(9):", "if bad(): continue"),
+            (None, None),
+            Cause.SKIPPED_COLLECTIVE,
+        ),
+        (source("for i, x in enumerate((1, 2)):"), (None, None), Cause.SKIPPED_COLLECTIVE),
+        # Left before its end, as the counters prove, by a decision.
+        (source("for x in range(9):", "if bad(): break"), (4, 6), Cause.SKIPPED_COLLECTIVE),
+        (source("for x in range(9):", "if bad(): return"), (4, 6), Cause.SKIPPED_COLLECTIVE),
+        (source("for x in range(9):", "if bad(): break"), (None, None), Cause.UNEVEN_INPUTS),
+        # That statement leaves another loop, or no loop at all.
+        (
+            source("for x in range(9):", inside="for y in items: reduce()"),
+            (4, 6),
+            Cause.UNEVEN_INPUTS,
+        ),
+        # Its input may have come to its end there.
+        (source("for x in range(9):", "if not next(items, 0): break"), (4, 6), Cause.UNEVEN_INPUTS),
+        (source("for x in range(9):", "if not next(items): pass"), (4, 6), Cause.UNEVEN_INPUTS),
+    ],
+)
+def test_a_loop_of_as_many_rounds_on_every_rank_is_not_left_for_want_of_input(
+    text: list[str], counters: tuple[int | None, int | None], cause: Cause, tmp_path: Path
+) -> None:
+    gone = position(3, BEHIND, passed=5, counter=counters[0])
+    views = [position(r, INSIDE, passed=7, counter=counters[1]) for r in range(3)]
+    facts = ring([*views, gone], 3, 1)
+    row = SourceFunction(FILE, "train", 10, 40, lines=text, checksum="1")
+    (tmp_path / "sources.json").write_bytes(msgspec.json.encode([row]))
+    facts.hosts[gone.host] = HostView(case=HostCase(tmp_path, []))
+    verdict = conclude(facts)
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+    assert ("as many rounds on every rank" in verdict.summary) == (
+        cause is Cause.SKIPPED_COLLECTIVE
+    )

@@ -127,6 +127,43 @@ def test_otherwise_it_is_not_accused_of_a_size(words: str, other: tuple[int, ...
     assert verdict_on(words, other=other).cause is not Cause.SIZE_MISMATCH
 
 
+def others_agree(received: int, sizes: tuple[int, ...] = (1,), *, others: int = 2):  # type: ignore[no-untyped-def]
+    """Rank 0 was aborted in all_reduce 14 of one number; of rank 3 an older call is known."""
+    aborted = ended(view(0), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(received, 4)
+    asked = [ended(view(r), code=None, signal=signal.SIGTERM) for r in (1, 2, 3)]
+    known = job([aborted, *asked], trigger=None)
+    group = known.graph.groups[0]
+    for rank in range(1 + others):
+        given = Arguments(input_sizes=(sizes if rank == 1 else (1,),), input_dtypes=("Float",))
+        known.graph.last_calls[rank] = Call(rank, group, 14, "all_reduce", given)
+    known.graph.last_calls[3] = Call(3, group, 9, "all_reduce", Arguments(), (user(20),))
+    return conclude(known)
+
+
+def test_what_none_of_those_in_the_same_operation_sends_came_from_the_other_one() -> None:
+    # A piece of 577 floats, run with DistributedDataParallel on four ranks of uneven inputs.
+    verdict = others_agree(292)
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.COLLECTIVE_MISMATCH)
+    assert verdict.culprits == [3] and verdict.victims == [0, 1, 2]
+    assert {one.cause for one in verdict.alternatives} >= {Cause.UNEVEN_INPUTS}
+
+
+@pytest.mark.parametrize(
+    ("received", "sizes", "others"),
+    [
+        (4, (1,), 2),  # That is what they send there.
+        (292, (577,), 2),  # One of them may have sent it.
+        (292, (1,), 1),  # So may each of two of which nothing is known.
+    ],
+)
+def test_else_nobody_is_accused_of_what_came(
+    received: int, sizes: tuple[int, ...], others: int
+) -> None:
+    verdict = others_agree(received, sizes, others=others)
+    assert verdict.cause is not Cause.COLLECTIVE_MISMATCH and 3 not in verdict.culprits
+
+
 def test_peers_that_the_launcher_ended_in_the_same_moment_did_not_fail_first() -> None:
     # A signal of torchrun was noted a millisecond before the abort that it answers.
     aborted = ended(view(2), code=None, signal=signal.SIGABRT)

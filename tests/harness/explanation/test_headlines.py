@@ -15,6 +15,10 @@ from hanglab.harness.report.explanation.subject import ranks_name
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
+    "scripts/barrier_under_lock": (
+        "Rank 1 keeps ranks 0 and 2 waiting for the lock (FLOCK) of /tmp/path3 and waits for them "
+        "meanwhile at file1.py:33 (function3); they have waited 10 s for it."
+    ),
     "local/slow_every_tenth.fault": (
         "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
         "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34%)."

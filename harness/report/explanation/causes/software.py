@@ -36,7 +36,10 @@ TEXTS = {
         references=(_FAULTHANDLER,),
     ),
     "python_deadlock": CauseText(
-        says=("{Who} wait{s} for a lock that nobody releases{at}",),
+        says=(
+            "{Who} keep{s} {peers} waiting {kept} and wait{s} for them meanwhile{at}",
+            "{Who} wait{s} for a lock that nobody releases{at}",
+        ),
         what="Threads or tasks of one rank wait for each other: locks, queues, futures, joins.",
         proof="The main thread's wait has no timeout, every other thread that could end it waits "
         "too, and nothing of the process moved.",
@@ -46,6 +49,7 @@ TEXTS = {
             "loader_stuck": "there it waits for its loader's worker",
         },
         mend=(
+            "Before {place} let {peers} go on, who {wait} {kept}: nobody comes to {place} before.",
             "At {place} take locks in one order on all threads, or take this one with a timeout.",
         ),
         commands=("stack", "native_stack"),
