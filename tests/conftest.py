@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis
+import kept_launcher as kept
 import pytest
 import sharing
 from remains import Remains
@@ -19,6 +20,8 @@ from hanglab.harness.pytest_plugin.markers import skip_unless_able
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
+
+    from hanglab.harness.launchers.local import LocalLauncher
 
 # One run tries what the next one tries, so that a change fails for what it changed.  Who looks for
 # new examples says `--hypothesis-profile default`.
@@ -63,6 +66,19 @@ def nothing_stays_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     yield
     left = pytestconfig.stash[_REMAINS].wait()
     assert not left, "the tests have left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session")
+def _launcher_of_worker() -> Iterator[LocalLauncher]:
+    with kept.kept_launcher() as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="module")
+def kept_launcher(_launcher_of_worker: LocalLauncher) -> Iterator[None]:
+    """Local jobs that commands start within this process come from one warm process."""
+    with kept.lent_to_commands(_launcher_of_worker):
+        yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,6 +25,8 @@ from hanglab.harness.evaluation.suite.measures import measure_suite, score_suite
 from hanglab.harness.evaluation.suite.running import ScriptRun
 
 #: Says of each rank that failed that it had no memory left.
+pytestmark = pytest.mark.usefixtures("kept_launcher")
+
 OWN = """
 from hanglab.analyzer.proposal import propose
 from hanglab.analyzer.verdict import Cause

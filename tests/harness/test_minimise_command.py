@@ -23,6 +23,8 @@ from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.minimisation.minimiser import Minimiser
 from hanglab.harness.minimisation.output_files import OutputFiles
 
+pytestmark = pytest.mark.usefixtures("kept_launcher")
+
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "synchronization"
 #: Those of other categories, and those that need NCCL, are left out.
@@ -44,7 +46,8 @@ ON_GLOO = (
     "split_mismatch",
     "uneven_inputs",
     "wrong_group",
-    # What tells these are the places at which ranks stand, and their threads.
+    # What tells these are groups that ranks make, places at which they stand, and their threads.
+    "actors_joined_in_turns",
     "checkpoint_in_thread",
     "checkpoint_not_seen",
     "combined_streams",

@@ -25,6 +25,8 @@ from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.replay.comparison import compare_verdicts
 
+pytestmark = pytest.mark.usefixtures("kept_launcher")
+
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 #: Scenarios of which the calls tell the cause.

@@ -19,7 +19,11 @@ from hanglab.harness.cli import main
 from hanglab.harness.evaluation.suite.declaration import read_suite
 from hanglab.harness.scenarios.discovery import read_file
 
-pytestmark = [needs_torch, pytest.mark.timeout(240)]
+pytestmark = [
+    needs_torch,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("kept_launcher"),
+]
 
 PROGRAMS = Path(__file__).parent / "programs"
 SCRIPT = PROGRAMS / "averaging_program.py"

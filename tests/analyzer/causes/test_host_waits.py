@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_launcher import verdict_of_script
+
+pytestmark = pytest.mark.usefixtures("kept_launcher")
 
 PROGRAM = Path(__file__).with_name("host_waits_program.py")
 
 
 def verdict_on(folder: Path, size: int, kind: str, waiter: int, peer: int, fault: str) -> Any:
     """Verdict on a job of ``size`` ranks."""
-    command = [sys.executable, "-m", "hanglab.harness.cli", "run", "--json"]
-    command += ["--world-size", str(size), "--hang-after", "1.5", str(PROGRAM), "--"]
-    command += [kind, str(waiter), str(peer), fault]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    options = ("--world-size", str(size), "--hang-after", "1.5")
+    return verdict_of_script(
+        folder, *options, str(PROGRAM), "--", kind, str(waiter), str(peer), fault
+    )
 
 
 def details(verdict: Any, rank: int) -> str:
