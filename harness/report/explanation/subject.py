@@ -12,10 +12,10 @@ from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Location, Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.parts import ProcessPlace
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.recorder.case import evidence_files as files
 
 #: Ends of texts in which a place is still to come.
