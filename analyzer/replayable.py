@@ -144,16 +144,38 @@ class _JobReader:
             for number, group in enumerate(self._groups)
             for rank in group.members
         }
+        self._tell_groups_of_one_name_apart()
         self._refuse_contradictions()
         known = [rank for group in self._groups for rank in group.members]
         self._size = max([*graph.expected, *graph.ranks, *known], default=-1) + 1
+
+    def _tell_groups_of_one_name_apart(self) -> None:
+        """Have a rank be in the group that it made itself, where others made another of that name.
+
+        Groups are numbered as they are made, so ranks that make them in other orders differ.
+        """
+        places = {(one.name, one.members): number for number, one in enumerate(self._groups)}
+        makers: dict[int, list[int]] = {}
+        for rank, view in self._facts.ranks.items():
+            for made in view.groups:
+                number = places.get((made.id, tuple(made.ranks)))
+                if number is not None:
+                    self._named[rank, made.id] = number
+                    makers.setdefault(number, []).append(rank)
+        names = Counter(one.name for one in self._groups)
+        self._groups = tuple(
+            replace(one, makers=tuple(sorted(makers.get(number, ()))))
+            if names[one.name] > 1
+            else one
+            for number, one in enumerate(self._groups)
+        )
 
     def _refuse_contradictions(self) -> None:
         """Raises NotReplayable where dumps give groups of one name and rank other members."""
         for number, group in enumerate(self._groups):
             for rank in group.members:
                 other = self._groups[self._named[rank, group.name]]
-                if other is not self._groups[number]:
+                if other is not self._groups[number] and not (group.makers and other.makers):
                     raise NotReplayable(
                         f"The dumps contradict each other: rank {rank} is in two groups called "
                         f"{group.name!r}, of {name_ranks(group.members)} and of "

@@ -164,7 +164,10 @@ def fewer_groups(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
     while place < len(reduced.program.groups):
         groups = reduced.program.groups
         likes = (
-            n for n, g in enumerate(groups) if n < place and g.members == groups[place].members
+            n
+            for n, g in enumerate(groups[:place])
+            # What some ranks alone have made counts among all that they make.
+            if g.members == groups[place].members and not groups[place].makers
         )
         like = next(likes, None)
         if like is not None:

@@ -30,6 +30,13 @@ class ProgramGroup:
     name: str
     members: tuple[int, ...]
     description: str = ""
+    #: Ranks that made it where others made one of that name with other members; all if empty.
+    makers: tuple[int, ...] = ()
+
+
+def in_order(name: str) -> tuple[int, str]:
+    """Key that sorts the names of groups, which count them, in the order of their making."""
+    return (int(name), "") if name.isdecimal() else (-1, name)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,11 @@ def groups_of(
     for group in groups:
         left = [place for place, member in enumerate(group.members) if member in number]
         places.append({old: new for new, old in enumerate(left)})
-        cut.append(replace(group, members=tuple(number[group.members[old]] for old in left)))
+        makers = tuple(number[rank] for rank in group.makers if rank in number)
+        members = tuple(number[group.members[old]] for old in left)
+        # Nobody is left who made it: it stays without members, and is in nobody's way.
+        members = members if makers or not group.makers else ()
+        cut.append(replace(group, members=members, makers=makers))
     return tuple(cut), places
 
 
@@ -94,7 +98,9 @@ def of_members(action: Action, places: Mapping[int, int]) -> Action | None:
 
 def without_unused_groups(reduced: ReducedProgram) -> ReducedProgram:
     program = reduced.program
-    used = sorted({action.group for mine in program.actions for action in mine})
+    called = {action.group for mine in program.actions for action in mine}
+    made = {n for n, group in enumerate(program.groups) if group.makers and group.members}
+    used = sorted(called | made)
     number = {group: place for place, group in enumerate(used)}
     actions = tuple(
         tuple(replace(action, group=number[action.group]) for action in mine)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Row
 
@@ -53,7 +54,7 @@ def rows_by_ranks(
     for told in found.values():
         if len(told.groups) > 1:
             size = len(told.row.group.members or ())
-            told.label = f"{told.row.group.label} ({len(told.groups):,} groups of {size})"
+            told.label = f"{shown(told.row.group.label)} ({len(told.groups):,} groups of {size})"
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""The table of entries for a terminal."""
+"""The table of entries for a terminal; names of strangers are shown and never obeyed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame, State
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable, Row
 from hanglab.analyzer.tables.folding import RowByRanks, rows_by_ranks
@@ -49,9 +50,9 @@ def render_entries(table: EntriesTable) -> RenderableType:
         parts.append(Text(f"and {table.left_out} more rows with a mismatch (--mismatch-cap)"))
     for number, stack in enumerate(table.stacks, 1):
         parts.append(_stack(number, stack))
-    parts.extend(Text(note, style="yellow") for note in table.notes)
+    parts.extend(Text(shown(note), style="yellow") for note in table.notes)
     for item in table.unusable:
-        parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
+        parts.append(Text(shown(f"not used: {item.file}: {item.reason}"), style="dim"))
     return Stacked(*parts)
 
 
@@ -101,9 +102,11 @@ def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:
     """Names of groups; groups that people call the same are told apart by members."""
     counts = Counter(group.label for group in groups)
     return {
-        group: group.label
-        if counts[group.label] == 1
-        else f"{group.label} ({ranks_text(group.members) if group.members else group.name})"
+        group: shown(
+            group.label
+            if counts[group.label] == 1
+            else f"{group.label} ({ranks_text(group.members) if group.members else group.name})"
+        )
         for group in groups
     }
 
@@ -115,14 +118,14 @@ def _cell(cell: CallCell | Absent) -> Text:
     if cell.deviates:
         text.append("! ", style="bold red")
     operation = cell.operation
-    text.append(operation.op or "?", style="red" if cell.deviates else "")
+    text.append(shown(operation.op or "?"), style="red" if cell.deviates else "")
     if operation.src != ABSENT or operation.dst != ABSENT:
         ends = [str(end) if end != ABSENT else "any" for end in (operation.src, operation.dst)]
         text.append(" " + "->".join(ends))
     sizes = cell.arguments.input_sizes or cell.arguments.output_sizes
     dtypes = cell.arguments.input_dtypes or cell.arguments.output_dtypes
     if sizes:
-        text.append(f" {_sizes(sizes)} {'/'.join(dict.fromkeys(dtypes))}")
+        text.append(f" {_sizes(sizes)} {shown('/'.join(dict.fromkeys(dtypes)))}")
     # gloo leaves every entry scheduled and strikes it off when it is done.
     state = State.COMPLETED if cell.finished else cell.state
     text.append(f" {state.name.lower()}", style="dim")
@@ -142,5 +145,7 @@ def _sizes(sizes: Sequence[Sequence[int]]) -> str:
 def _stack(number: int, stack: Sequence[Frame]) -> Text:
     text = Text(f"\n#{number}\n", style="cyan")
     for frame in stack:
-        text.append(f"  {frame.file}:{frame.line} in {frame.function}\n", style="default")
+        text.append(
+            f"  {shown(frame.file)}:{frame.line} in {shown(frame.function)}\n", style="default"
+        )
     return text

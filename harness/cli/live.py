@@ -50,13 +50,13 @@ def _watch(case: Path) -> None:
     from hanglab.harness.recording.recorded_jobs import is_over
     from hanglab.harness.report.live.lines import ChangeLines
     from hanglab.harness.report.live.ranks_at_work import JobAtWork
-    from hanglab.harness.report.live.screen import Pace, situation_screen
+    from hanglab.harness.report.live.screen import JobPace, situation_screen
     from hanglab.harness.report.live.situation import rows
     from hanglab.harness.report.live.standing import Standings
     from hanglab.harness.report.panel import make_console
 
     console = make_console()
-    pace, standings, lines = Pace(), Standings(case), ChangeLines()
+    pace, standings, lines = JobPace(), Standings(case), ChangeLines()
     screen = Live(console=console, auto_refresh=False, transient=True)
     shown = screen if console.is_terminal else contextlib.nullcontext()
     with contextlib.closing(JobAtWork(case)) as job, shown:

@@ -16,6 +16,7 @@ def stragglers(
     ] = None,
 ) -> int:
     """Compare the ranks' own work, section by section, and say the verdict on the whole job."""
+    from hanglab.analyzer.plain_text import shown
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.report.stragglers.heat import heat_table
     from hanglab.harness.report.stragglers.history import NothingToCompare, load_history
@@ -32,7 +33,8 @@ def stragglers(
     else:
         make_console().print(heat_table(history))
         told = verdict_on_speed(case)
-    print("\n".join(told))
+    for line in told:
+        print(shown(line))
     if plot is not None:
         from hanglab.harness.report.stragglers.plot import plot_stragglers
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.program.program import P2P, Action, Program
+from hanglab.analyzer.program.program import P2P, Action, Program, ProgramGroup, in_order
 from hanglab.analyzer.replayable import DTYPES
 from hanglab.harness.program_calls import REDUCING, ROOTED, call_text, called_operation
 
@@ -51,14 +51,24 @@ def call_functions(programs: Iterable[Program], *, on_device: bool = False) -> C
     groups = every[0].groups
     found = CallFunctions(device=", device=device" if on_device else "")
     everybody = tuple(range(every[0].world_size))
+    made: dict[str, str] = {}
     for number, group in enumerate(groups, start=1):
         name, description = group.name, group.description
         if group.members == everybody and (name == _DEFAULT[0] or description == _DEFAULT[1]):
             found.groups.append("")
             continue
         told = f", group_desc={json.dumps(description or name)}"
-        found.groups.append(f"group_{number}")
-        found.lines.append(f"group_{number} = dist.new_group({list(group.members)}{told})")
+        first = next(n for n, one in enumerate(groups) if one.name == name)
+        alike = [one for one in groups if one.name == name] if group.makers else [group]
+        found.groups.append(f"group_{(first if group.makers else number - 1) + 1}")
+        if alike[0] is group:
+            made[found.groups[-1]] = f"{found.groups[-1]} = dist.new_group({_members(alike)}{told})"
+    # Names count groups, and where ranks differ in them their order is what tells.
+    names = {found.groups[number]: group.name for number, group in enumerate(groups)}
+    order = list(made)
+    if any(one.makers for one in groups):
+        order.sort(key=lambda variable: in_order(names[variable]))
+    found.lines += [made[variable] for variable in order]
     used: dict[tuple[int, str], list[tuple[Action, dict[str, str]]]] = {}
     for program in every:
         for action in (action for mine in program.actions for action in mine):
@@ -69,6 +79,14 @@ def call_functions(programs: Iterable[Program], *, on_device: bool = False) -> C
     if found.pending:
         found.lines.insert(0, "pending = []")
     return found
+
+
+def _members(alike: Sequence[ProgramGroup]) -> str:
+    """Members of the group that a rank makes, of some of one name that others make."""
+    text = str(list(alike[0].members))
+    for other in alike[1:]:
+        text = f"{list(other.members)} if rank in {list(other.makers)} else {text}"
+    return text
 
 
 def _as_called(item: tuple[tuple[int, str], object]) -> tuple[int, int, str]:

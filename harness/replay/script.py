@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from hanglab.analyzer.program.program import ProgramGroup, in_order
 from hanglab.analyzer.recorded_endings import EndingKind
 from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
 from hanglab.analyzer.source_positions import SourcePosition
@@ -53,6 +54,7 @@ def write_script(
     differences = _differences(job, backend)
     replaced: set[str] = set()
     begin = min((c.created_ns for mine in job.calls for c in mine), default=0)
+    by_loops = any(one.kind is EndingKind.LEFT_LOOP for one in job.endings.values())
     rows: list[list[list[object]]] = []
     last: list[list[object] | None] = []
     for rank, mine in enumerate(job.calls):
@@ -71,7 +73,8 @@ def write_script(
                 way = "is left"
             rows[-1].append(
                 [
-                    turn,
+                    # Calls are no iterations; but who left a loop has made fewer of them there.
+                    turn if by_loops else None,
                     site,
                     action.group,
                     max(numel, 0),
@@ -95,6 +98,7 @@ def write_script(
         "backend": backend_of(backend).behaves_as or backend,
         "groups": [[list(g.members), g.description] for g in job.groups],
         "default": default,
+        "created": [_created(job.groups, default, rank) for rank in range(len(job.calls))],
         "calls": rows,
         "last": last,
         "endings": [_ending(job, rank) for rank in range(len(job.calls))],
@@ -125,6 +129,20 @@ def write_script(
     )
     (folder / "program.json").write_bytes(msgspec.json.encode(program))
     return differences
+
+
+def _created(groups: Sequence[ProgramGroup], default: int | None, rank: int) -> list[int]:
+    """Numbers of the groups that a rank makes, in order: of several of one name its own."""
+    numbers = [number for number in range(len(groups)) if number != default]
+    if not any(group.makers for group in groups):
+        return numbers
+    made: dict[str, int] = {}
+    for number in numbers:
+        name = groups[number].name
+        if name not in made or rank in groups[number].makers:
+            made[name] = number
+    # Their names are the numbers under which they were made.
+    return [made[name] for name in sorted(made, key=in_order)]
 
 
 def _placed(

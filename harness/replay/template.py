@@ -50,16 +50,16 @@ TAIL: Final = '''
 def main():
     rank = int(os.environ["RANK"])
     dist.init_process_group(PROGRAM["backend"])
-    groups = []
-    for place, (members, description) in enumerate(PROGRAM["groups"]):
-        default = place == PROGRAM["default"]
-        groups.append(
-            dist.group.WORLD if default else dist.new_group(members, group_desc=description)
-        )
+    groups = [None] * len(PROGRAM["groups"])
+    if PROGRAM["default"] is not None:
+        groups[PROGRAM["default"]] = dist.group.WORLD
+    for place in PROGRAM["created"][rank]:
+        members, description = PROGRAM["groups"][place]
+        groups[place] = dist.new_group(members, group_desc=description)
     if PROGRAM["backend"] != "gloo":
         # Communicators are made in the first call, and the job's had been made long before.
         for group, (members, _) in zip(groups, PROGRAM["groups"]):
-            if rank in members:
+            if rank in members and group is not None:
                 dist.barrier(group=group)
     mine = RankCalls(rank, groups)
     for step, *row in PROGRAM["calls"][rank]:

@@ -1,4 +1,4 @@
-"""Who waits for whom, and in what, by the wait-for graph of a job."""
+"""Waits of ranks for each other, and in what, by the wait-for graph of a job."""
 
 from __future__ import annotations
 

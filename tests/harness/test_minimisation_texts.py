@@ -15,7 +15,12 @@ from installed import needs_torch
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
-from hanglab.analyzer.program.reduced_program import whole
+from hanglab.analyzer.program.reduced_program import (
+    keep_operations,
+    keep_ranks,
+    operations_of,
+    whole,
+)
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Location, Status, Verdict
@@ -173,6 +178,30 @@ def test_a_further_thread_makes_its_calls_and_one_line_makes_both_kinds() -> Non
     assert "import threading" in text and "def in_thread(call, *arguments):" in text
     assert text.count("dist.all_reduce(torch.zeros(1), async_op=not wait)") == 1
     compile(text, "repro.py", "exec")
+
+
+def test_ranks_make_groups_of_one_name_with_the_members_that_they_had() -> None:
+    call = Action("broadcast", 2, site=3, root=0)
+    groups = (
+        ProgramGroup("0", (0, 1, 2), "default_pg"),
+        ProgramGroup("2", (0, 2), "update", makers=(0, 2)),
+        ProgramGroup("1", (0, 1), "update", makers=(0,)),
+        ProgramGroup("1", (1, 2), "update", makers=(1,)),
+    )
+    program = Program(groups, ((call,), (replace(call, group=3),), ()))
+    text = script_text(reproduction(program), "repro.py")
+    compile(text, "repro.py", "exec")
+    first = 'group_3 = dist.new_group([1, 2] if rank in [1] else [0, 1], group_desc="update")\n'
+    # Their names count groups, so they are made in the order of these.
+    assert first + 'group_2 = dist.new_group([0, 2], group_desc="update")' in text
+    assert text.count("dist.new_group(") == 2 and "group=group_3)" in text
+    # A group that somebody made stays, as it counts; without its makers it does not.
+    assert keep_operations(whole(program), operations_of(program)[:1]).program.groups[0].makers
+    kept = keep_ranks(whole(program), (0, 2)).program.groups
+    assert [(one.name, one.members, one.makers) for one in kept] == [
+        ("2", (0, 1), (0, 1)),
+        ("1", (0,), (0,)),
+    ]
 
 
 def test_texts_of_dumps_end_no_string() -> None:

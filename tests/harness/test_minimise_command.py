@@ -46,7 +46,8 @@ ON_GLOO = (
     "split_mismatch",
     "uneven_inputs",
     "wrong_group",
-    # What tells these are the places at which ranks stand, and their threads.
+    # What tells these are groups that ranks make, places at which they stand, and their threads.
+    "actors_joined_in_turns",
     "checkpoint_in_thread",
     "checkpoint_not_seen",
     "combined_streams",

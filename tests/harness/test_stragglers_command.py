@@ -98,6 +98,21 @@ def test_a_job_without_a_detector(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert medians[1] > 2 * medians[0] and medians[1] > 2 * medians[2]
 
 
+def test_names_of_sections_are_shown_and_not_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = case_of_windows(tmp_path)
+    name = json.dumps("\x1b[31m\u202erw</b>[bold]" + "x" * 10_000)
+    for path in case.rglob("straggler.jsonl"):
+        path.write_text(path.read_text().replace('"forward"', name))
+    assert main(["stragglers", str(case)]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed and "\u202e" not in printed
+    joined = "".join(printed.split())
+    assert "\\x1b[31m\\u202erw</b>[bold]" in joined and "morecharacters" in joined
+    assert max(map(len, printed.splitlines())) <= 150 and len(printed) < 4000
+
+
 @pytest.mark.parametrize("kind", ["fault", "control"])
 def test_it_says_what_the_verdict_says(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -127,6 +127,18 @@ def test_names_of_strangers_are_text(tmp_path: Path) -> None:
     assert max(map(len, re.findall("a+", body))) <= LONGEST
 
 
+def test_the_terminal_shows_them_and_obeys_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dumps = str(hostile_dumps(tmp_path / "dumps"))
+    for command in (["entries", "--stacks", dumps], ["analyze", "-v", dumps]):
+        assert main(command) == 0
+        printed = capsys.readouterr().out
+        assert not [one for one in printed if one != "\n" and not one.isprintable()], command
+        assert "<script>alert(1)</script>" in printed
+        assert max(map(len, printed.splitlines())) <= 150 and len(printed) < 20_000
+
+
 def test_a_page_that_exists_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = unpacked("local/skipped_collective.fault", tmp_path)
     target = tmp_path / "page.html"

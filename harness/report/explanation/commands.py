@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.parts import ProcessPlace, ShellLine
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject
 
 #: Commands, and culprits for which they are written out.

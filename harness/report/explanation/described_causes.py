@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from hanglab.analyzer.catalogue import Cause
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.errors import UsageError
 from hanglab.harness.report.explanation.cause_texts import text_of
-from hanglab.harness.report.explanation.plain_text import shown
 
 
 def known_cause(name: str) -> Cause:

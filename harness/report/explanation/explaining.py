@@ -8,6 +8,7 @@ from pathlib import Path
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.engine import Examination
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Finding, Verdict
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.commands import commands
@@ -15,7 +16,6 @@ from hanglab.harness.report.explanation.exclusions import alternatives, exclusio
 from hanglab.harness.report.explanation.headlines import headline, is_undecided, words_of
 from hanglab.harness.report.explanation.parts import CallFrame, Explanation, Mend, OtherJob
 from hanglab.harness.report.explanation.places import places
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.reasons import chain, reasons
 from hanglab.harness.report.explanation.subject import Subject, short
 

@@ -8,10 +8,10 @@ from typing import Any
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
 from hanglab.analyzer.wording import UNTOLD
 from hanglab.harness.report.explanation.cause_texts import text_of
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
 

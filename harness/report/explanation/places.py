@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.code_owners import CodeMap, FrameLike
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.headlines import call_name
 from hanglab.harness.report.explanation.parts import CallFrame, CodeLine, Place
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject
 
 #: Places of one role that are shown.

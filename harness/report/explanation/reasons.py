@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Evidence
 from hanglab.analyzer.wording import name_line
 from hanglab.harness.report.explanation.parts import EvidenceLine, Reason
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject, without_line
 
 #: Observations that are shown; the chain has all.

@@ -12,10 +12,10 @@ from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Location, Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.parts import ProcessPlace
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.recorder.case import evidence_files as files
 
 #: Ends of texts in which a place is still to come.
@@ -136,7 +136,9 @@ class Subject:
             return None
         for one in self.facts.graph.unmatched:
             if one.call.seq is None and {one.call.rank, one.call.peer} & set(self.culprits):
-                return one.call
+                # Of two that miss each other, that of the one who did what was due.
+                wrong = one.missing and one.call.rank in self.culprits
+                return one.instead if wrong and len(self.culprits) == 1 else one.call
         awaited = self.awaited
         return awaited if awaited is not None and awaited.seq is None else None
 

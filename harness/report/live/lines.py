@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from hanglab.harness.report.explanation.subject import ranks_name
 from hanglab.harness.report.live.ranks_at_work import RankAtWork
-from hanglab.harness.report.live.screen import Pace, head_line
-from hanglab.harness.report.live.situation import RUNS, Row
+from hanglab.harness.report.live.screen import JobPace, head_line
+from hanglab.harness.report.live.situation import RUNS, SituationRow
 
 #: Seconds between two lines that say no more than that the job goes on.
 _GOES_ON_S = 30.0
@@ -23,7 +23,7 @@ class ChangeLines:
         self._head_at = float("-inf")
 
     def new(
-        self, ranks: Sequence[RankAtWork], rows: Sequence[Row], pace: Pace, now: float
+        self, ranks: Sequence[RankAtWork], rows: Sequence[SituationRow], pace: JobPace, now: float
     ) -> list[str]:
         """Lines that begin with the time of day; ``now`` is monotonic seconds."""
         lines = []
@@ -40,7 +40,7 @@ class ChangeLines:
         return [f"{clock}  {line}" for line in lines]
 
 
-def _sentence(row: Row) -> str:
+def _sentence(row: SituationRow) -> str:
     who = ranks_name(row.ranks)
     if row.since_ns is None:
         return f"{who} {row.doing}"

@@ -11,11 +11,11 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.headlines import duration
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import ranks_name
 from hanglab.harness.report.live.ranks_at_work import RankAtWork
-from hanglab.harness.report.live.situation import RUNS, Row
+from hanglab.harness.report.live.situation import RUNS, SituationRow
 
 #: Seconds over which the pace is taken.
 _PACE_S = 10.0
@@ -25,8 +25,8 @@ _AROUND = 6
 _PIDS = 4
 
 
-class Pace:
-    """How fast the job goes: steps where it declares them, else operations, of one rank."""
+class JobPace:
+    """The speed of the job: steps where it declares them, else operations, of one rank."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque()
@@ -53,8 +53,8 @@ class Pace:
         return f"{total:,} {name} so far{pace}"
 
 
-def head_line(ranks: Sequence[RankAtWork], pace: Pace) -> str:
-    """How many ranks run, where, and how fast."""
+def head_line(ranks: Sequence[RankAtWork], pace: JobPace) -> str:
+    """Words for the number of ranks, their hosts, and their speed."""
     if not ranks:
         return "no rank has come up so far"
     hosts = len({one.host for one in ranks})
@@ -66,7 +66,11 @@ def head_line(ranks: Sequence[RankAtWork], pace: Pace) -> str:
 
 
 def situation_screen(
-    console: Console, case: Path, ranks: Sequence[RankAtWork], rows: Sequence[Row], pace: Pace
+    console: Console,
+    case: Path,
+    ranks: Sequence[RankAtWork],
+    rows: Sequence[SituationRow],
+    pace: JobPace,
 ) -> Group:
     """All of it, as high as the terminal at most."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -94,18 +98,18 @@ def situation_screen(
     return Group(*parts)
 
 
-def _steps(row: Row) -> str:
+def _steps(row: SituationRow) -> str:
     if row.steps is None:
         return ""
     first, last = row.steps
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _since(row: Row, now_ns: int) -> str:
+def _since(row: SituationRow, now_ns: int) -> str:
     return "" if row.since_ns is None else duration(max(0, now_ns - row.since_ns) / 1e9)
 
 
-def _style(row: Row) -> str:
+def _style(row: SituationRow) -> str:
     if row.doing == RUNS:
         return "green"
     return "yellow" if row.waits_for else "red" if row.since_ns is not None else "dim"

@@ -12,7 +12,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Row:
+class SituationRow:
     """Ranks that do the same.  ``since_ns`` is the wall time since when all of them do."""
 
     ranks: tuple[int, ...]
@@ -25,7 +25,7 @@ class Row:
     pids: tuple[int, ...] = ()
 
 
-def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list[Row]:
+def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list[SituationRow]:
     """Those who hold others up first, then those who wait, those who run, those who ended."""
     alike: dict[tuple[str, tuple[int, ...]], list[RankAtWork]] = {}
     for one in ranks:
@@ -39,7 +39,7 @@ def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list
         at_rest = [standings[one.rank] for one in members if one.rank in standings]
         steps = [one.step for one in members if one.step >= 0]
         found.append(
-            Row(
+            SituationRow(
                 ranks=tuple(one.rank for one in members),
                 doing=doing,
                 waits_for=waits_for,
@@ -54,7 +54,7 @@ def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list
     return found
 
 
-def _place(row: Row, awaited: set[int]) -> int:
+def _place(row: SituationRow, awaited: set[int]) -> int:
     if row.doing == RUNS:
         return 2
     if row.waits_for:

@@ -1,4 +1,4 @@
-"""Where ranks stand that have not moved for a while, and for whom they wait."""
+"""The places of ranks that have not moved for a while, and for whom they wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.subject import short
 from hanglab.harness.report.live.ranks_at_work import JobAtWork, RankAtWork
 from hanglab.harness.report.rank_waits import name_of_call, rank_waits
@@ -24,7 +24,7 @@ _SHARE = 0.1
 
 @dataclass(frozen=True)
 class Standing:
-    """What one rank does, in words, since when, and the ranks that it waits for."""
+    """The doing of one rank in words, since when, and the ranks that it waits for."""
 
     doing: str
     #: Wall time; of a wait that of the call, else of the last thing that was seen of the rank.
@@ -77,7 +77,7 @@ class Standings:
 
 
 def _facts(case: Path) -> CaseFacts | None:
-    """What the analyzer makes of the Case as it lies there, of the latest attempt."""
+    """Facts of the latest attempt in the Case as it lies there; None where it is none yet."""
     try:
         return gather_worlds(case)[-1]
     except (InputError, OSError):  # a Case in the making, or one that has just gone

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.errors import MissingExtra
 from hanglab.harness.jobs.run_folder import ArtifactsError
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.output_file import check_target
 from hanglab.harness.report.page.records import PageData
 from hanglab.harness.report.page.shown_text import LONGEST, shown_everywhere

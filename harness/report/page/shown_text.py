@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.analyzer.plain_text import shown
 
 #: Characters of one text in a page.  A line of source has 100, a message of torch with its
 #: traceback a few thousand.

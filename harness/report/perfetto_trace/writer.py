@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import IO, Any
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.errors import MissingExtra
-from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.perfetto_trace.lanes import (
     Lane,
     Notes,

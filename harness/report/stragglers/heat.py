@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.subject import ranks_name
 from hanglab.harness.report.rank_ranges import ranges
 from hanglab.harness.report.stragglers.history import StragglerHistory
@@ -43,23 +44,23 @@ def heat_table(history: StragglerHistory) -> RenderableType:
     Of many ranks those that stand out have a line each, and all others one together.
     """
     sections = history.sections
-    shown = sections[:_WIDEST]
-    cells = _cells(history, shown)
+    columns = sections[:_WIDEST]
+    cells = _cells(history, columns)
     shares = history.input_shares()
     alone, together = _parted(history, cells)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("rank", justify="right", overflow="fold")
-    for section in shown:
-        table.add_column(section, justify="right", overflow="fold")
+    for section in columns:
+        table.add_column(Text(shown(section, 60)), justify="right", overflow="fold")
     if shares:
         table.add_column("input", justify="right")
     for rank in alone:
-        texts = [_text(cells[section][rank]) for section in shown]
+        texts = [_text(cells[section][rank]) for section in columns]
         if shares:
             texts.append(Text(f"{shares[rank]:.0%}" if rank in shares else "?"))
         table.add_row(str(rank), *texts)
     if together:
-        texts = [_of_many([cells[section][rank] for rank in together]) for section in shown]
+        texts = [_of_many([cells[section][rank] for rank in together]) for section in columns]
         if shares:
             told = [shares[rank] for rank in together if rank in shares]
             texts.append(Text(f"{median(told):.0%}" if told else "?"))
@@ -157,7 +158,7 @@ def _notes(history: StragglerHistory, sections: int) -> list[str]:
         else:
             whose = "whose input is too slow cannot be told"
         notes.append(f"The job lost up to {starvation.share:.0%} of a window to input: {whose}.")
-    return notes + _remarks(history.remarks)
+    return notes + [shown(remark) for remark in _remarks(history.remarks)]
 
 
 def _remarks(remarks: Sequence[str]) -> list[str]:

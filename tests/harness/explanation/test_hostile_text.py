@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from hanglab.analyzer.engine import examine
+from hanglab.analyzer.plain_text import MOST_SHOWN, shown
 from hanglab.analyzer.verdict import (
     Cause,
     CollectiveRef,
@@ -25,7 +26,6 @@ from hanglab.analyzer.verdict import (
 )
 from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
-from hanglab.harness.report.explanation.plain_text import MOST_SHOWN, shown
 from hanglab.harness.report.verdict_text import print_explanation
 from tools.corpus.__main__ import CORPUS
 
