@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from plugin_support import SOUND, junit_properties, run_pytest, write
 
 #: Does nothing wrong until it has run once.
