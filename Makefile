@@ -100,8 +100,9 @@ format: $(READY)  ## Put the code into its format
 	$(BIN)/ruff check --fix-only --select I .
 	$(BIN)/ruff format .
 
-pictures: $(READY)  ## Draw the picture of the README that shows a page; needs chromium
+pictures: $(READY)  ## Draw the pictures of the README, a page and a terminal; needs chromium
 	$(BIN)/python -m tools.page_picture docs/report.png
+	$(BIN)/python -m tools.picture docs/verdict.svg
 
 benchmarks: $(READY)  ## Measure the figures of the documentation
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done

@@ -14,6 +14,7 @@ from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
+from hanglab.recorder.case.operations import op_of
 
 if TYPE_CHECKING:
     from hanglab.analyzer.replayable import ReplayableJob
@@ -142,7 +143,10 @@ def _compare(
 
     assert result.verdict is not None
     waiting: set[tuple[str, tuple[int, ...]]] = set()
-    if backend_of(job.backend).enqueued and result.folder is not None:
+    named = original.collective
+    # A verdict names one of many calls that are open at once, as ends of messages may be.
+    many = backend_of(job.backend).enqueued or (named is not None and op_of(named.op).p2p)
+    if many and result.folder is not None:
         culprits = [place for place, rank in enumerate(ranks) if rank in original.culprits]
         waiting = {
             (op, tuple(ranks[member] for member in members))

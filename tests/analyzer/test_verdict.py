@@ -9,6 +9,7 @@ from enum import EnumMeta
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 from hanglab.analyzer.verdict import (
@@ -30,6 +31,9 @@ from hanglab.analyzer.verdict import (
 )
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "verdict.schema.json"
+
+#: As it was when it was published first.
+FIRST = Path(__file__).parents[1] / "data" / "verdict.schema.first.json"
 
 #: The keys that the design fixes, in their order.
 KEYS = (
@@ -81,6 +85,30 @@ def test_the_schema_allows_causes_that_a_later_version_adds() -> None:
     for wrong in ({"cause": 3}, {"status": "status_of_a_later_version"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**document, **wrong}, schema)
+
+
+def test_nothing_went_since_the_first_schema() -> None:
+    """Who wrote a reader for it reads verdicts of today, and verdicts of then are read here."""
+    first, now = (json.loads(file.read_text()) for file in (FIRST, SCHEMA))
+    kept = 0
+    for name, record in first["$defs"].items():
+        for key, told in record.get("properties", {}).items():
+            today = now["$defs"][name]["properties"][key]
+            assert {**today, "description": ""} == {**told, "description": ""}, (name, key)
+            kept += 1
+        if told := set(record.get("enum", ())):
+            allowed = set(now["$defs"][name].get("enum", told))
+            assert told <= allowed, name
+        assert set(now["$defs"][name].get("required", ())) <= set(record.get("required", ()))
+    assert kept > 40
+    document = json.loads(FULL.to_json())
+    jsonschema.validate(document, first)
+    of_then = {key: value for key, value in document.items() if key != "decision"}
+    for finding in of_then["findings"]:
+        del finding["decision"]
+    jsonschema.validate(of_then, now)
+    read = msgspec.json.decode(json.dumps(of_then), type=Verdict)
+    assert (read.cause, read.culprits, read.decision) == (FULL.cause, FULL.culprits, None)
 
 
 def test_findings_carry_the_keys_from_status_to_effect() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pages import data_of, entry_of_each_cause, unpacked
 
+from hanglab.harness.report.explanation.parts import Explanation
 from hanglab.harness.report.page.records import PageData, StackNode
 from hanglab.harness.report.rank_ranges import named, ranges
 
@@ -159,6 +161,22 @@ def test_every_cause_has_its_page_data(cause: str, tmp_path: Path) -> None:
     assert len(classes) == len(set(classes))
     roles = {rank: one.role for one in data.classes for rank in one.ranks}
     assert all(roles[rank] in ("culprit", "missing") for rank in data.verdict.culprits)
+    _check_sentences(data.explanation)
+
+
+def _check_sentences(told: Explanation) -> None:
+    """None breaks off, names a line twice, or asks for what is there already."""
+    reasons = [one.text for one in told.why]
+    mend = [told.mend.text] if told.mend is not None else []
+    excluded = [one.why for one in told.excluded]
+    for text in (told.headline, *reasons, *mend, *excluded, *told.further):
+        assert not re.search(r"\b(is|are|was|were|stands?|at|in|of|the)[.;]?$", text), text
+        assert not re.search(r"( at \S+:\d+ \([^)]*\))\1", text), text
+        assert not re.search(r"\bNone\b|\{\w*\}", text), text
+        assert text and text == text.strip(), text
+    assert len(set(reasons)) == len(reasons) <= 5
+    if any(place.role == "culprit" for place in told.where):
+        assert not any("Take a stack" in text for text in mend)
 
 
 def _leaves(node: StackNode) -> list[StackNode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -113,6 +114,31 @@ def test_flows_link_all_parts_of_one_collective(tmp_path: Path) -> None:
     for of_flow in parts.values():
         assert len({track for track, _ in of_flow}) == 4
         assert len({seq for _, seq in of_flow}) == 1
+
+
+def test_the_trace_processor_answers(tmp_path: Path) -> None:
+    """Questions of the documentation in SQL, where there is Perfetto's own program."""
+    program = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+    if program is None:
+        pytest.skip("there is no trace_processor_shell: no package carries Perfetto's program")
+    api = pytest.importorskip("perfetto.trace_processor")
+    target = tmp_path / "hang.pftrace"
+    job = unpacked("local/skipped_collective.fault", tmp_path)
+    assert main(["trace", str(job), "-o", str(target)]) == 0
+    config = api.TraceProcessorConfig(bin_path=program)
+    with api.TraceProcessor(trace=str(target), config=config) as processor:
+        late = list(
+            processor.query(
+                "select extract_arg(arg_set_id, 'debug.seq') as seq, max(ts) - min(ts) as lag_ns "
+                "from slice where name like 'all_reduce%' "
+                "and extract_arg(arg_set_id, 'debug.seq') is not null group by seq"
+            )
+        )
+        assert len(late) > 3 and all(row.lag_ns >= 0 for row in late)
+        (flows,) = processor.query("select count(*) as many from flow")
+        assert flows.many > 0
+        names = {row.name for row in processor.query("select name from process")}
+        assert {f"rank {rank}" for rank in range(4)} <= {str(one)[:6] for one in names}
 
 
 def test_hosts_have_counters(tmp_path: Path) -> None:
