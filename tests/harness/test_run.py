@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conditions import wait_for
-from kept_launcher import verdict_of_script
+from kept_launcher import run_script
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
 HEADER = """
@@ -192,14 +192,14 @@ dist.destroy_process_group()
 """
 
 
-def run_plain(folder: Path, *words: str) -> dict[str, Any]:
+def run_plain(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
     (folder / "train.py").write_text(PLAIN)
-    verdict: dict[str, Any] = verdict_of_script(folder, "train.py", "--world-size", "2", *words)
-    return verdict
+    return run_script(folder, "train.py", "--world-size", "2", *words)
 
 
 def test_a_plain_script_gets_its_verdict(tmp_path: Path, kept_launcher: None) -> None:
-    verdict = run_plain(tmp_path, "--hang-after", "1.5", "--", "5", "stop")
+    code, verdict = run_plain(tmp_path, "--hang-after", "1.5", "--", "5", "stop")
+    assert code == 0
     assert (verdict["status"], verdict["culprits"]) == ("hung", [1])
     assert (
         verdict["location"]["line"]
@@ -208,7 +208,8 @@ def test_a_plain_script_gets_its_verdict(tmp_path: Path, kept_launcher: None) ->
 
 
 def test_a_plain_script_that_ends_is_healthy(tmp_path: Path, kept_launcher: None) -> None:
-    assert run_plain(tmp_path, "--", "5", "go")["status"] == "healthy"
+    code, verdict = run_plain(tmp_path, "--", "5", "go")
+    assert (code, verdict["status"]) == (0, "healthy")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_launcher import verdict_of_script
+from kept_launcher import run_script
 
 pytestmark = pytest.mark.usefixtures("kept_launcher")
 
@@ -16,9 +16,7 @@ PROGRAM = Path(__file__).with_name("host_waits_program.py")
 def verdict_on(folder: Path, size: int, kind: str, waiter: int, peer: int, fault: str) -> Any:
     """Verdict on a job of ``size`` ranks."""
     options = ("--world-size", str(size), "--hang-after", "1.5")
-    return verdict_of_script(
-        folder, *options, str(PROGRAM), "--", kind, str(waiter), str(peer), fault
-    )
+    return run_script(folder, *options, str(PROGRAM), "--", kind, str(waiter), str(peer), fault)[1]
 
 
 def details(verdict: Any, rank: int) -> str:

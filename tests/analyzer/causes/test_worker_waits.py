@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept_launcher import verdict_of_script
+from kept_launcher import run_script
 
 pytestmark = pytest.mark.usefixtures("kept_launcher")
 
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("worker_waits_program.py")
 def verdict_on(folder: Path, size: int, kind: str, waiter: int, fault: str) -> Any:
     """Verdict on a job of ``size`` ranks."""
     options = ("--world-size", str(size), "--hang-after", "1.5")
-    return verdict_of_script(folder, *options, str(PROGRAM), "--", kind, str(waiter), fault)
+    return run_script(folder, *options, str(PROGRAM), "--", kind, str(waiter), fault)[1]
 
 
 @pytest.mark.parametrize(
