@@ -6,12 +6,38 @@ up that batch holds up the other end's as well.  So the wait ends with whoever l
 
 from __future__ import annotations
 
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Bool, Entries
 from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
+from hanglab.recorder.case.operations import op_of
 
 #: Rank, and the order that the members of a batch share.
 _Batch = tuple[int, int]
+
+
+def batched_entries(entries: Entries) -> Bool:
+    """Marks of the entries that are part of a batch of sends and receives."""
+    ends = np.array([op_of(one.op).batch_end for one in entries.operations], dtype=np.bool_)
+    keys = entries.group.astype(np.int64) << 32 | entries.p2p_seq
+    found: Bool = entries.is_p2p & np.isin(keys, keys[ends[entries.operation] & entries.is_p2p])
+    return found
+
+
+def may_lack_members(
+    batch: _Batch, waits: OpenOperations, merged: MergedSummaries, lookup: CallLookup
+) -> bool:
+    """True if a ring begins with a batch, and may have dropped the first of its members."""
+    rank, order = batch
+    first = min(p.index for p, _ in waits.by_rank[rank] if p.order == order)
+    if first != 0 or merged.ranks[rank].whole:
+        return False
+    entries = lookup.entries(rank)
+    return entries is None or bool(batched_entries(entries)[0])
 
 
 def hold_up_batches(waits: OpenOperations) -> None:

@@ -135,6 +135,7 @@ class ProgramOrders:
             if (found := self.parting(*pair)) is not None
         }
         # Orders of the ranks' own are no departures beside what is one.
+        everywhere = partings
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         if len(clear) > 1 and all(
             pair in clear or Edit.SWAPPED in one.parting.proved for pair, one in partings.items()
@@ -148,8 +149,23 @@ class ProgramOrders:
             odd = min(next(iter(partings)))
         if odd is None or not _holds_up(odd, waits):
             return None
+        if self._shares_order(odd, everywhere.keys() - partings.keys(), everywhere):
+            return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         return self._departure(odd, sides, tied=tied)
+
+    def _shares_order(
+        self,
+        odd: int,
+        reordered: Iterable[tuple[int, int]],
+        partings: Mapping[tuple[int, int], PartedOrders],
+    ) -> bool:
+        """True if one of those with an order of their own did all that the odd one did, as it did.
+
+        ``reordered`` are pairs that part by calls in another order alone.
+        """
+        own = {rank for pair in reordered for rank in pair} - {odd}
+        return any((min(odd, other), max(odd, other)) not in partings for other in own)
 
     def _departure(self, odd: int, sides: list[PartedOrders], *, tied: bool) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""

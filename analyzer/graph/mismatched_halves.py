@@ -2,6 +2,8 @@
 
 Each of two ranks waits for the other's half, and has issued one that is no other half of it.  The
 one that left the channels that it has used so far is wrong; tags that count steps are one channel.
+Where both have used theirs before, that one is wrong whose tags come in rounds and now do not,
+while the tags of the other do.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from hanglab.analyzer.flight_recorder.columns import Entries
 from hanglab.analyzer.graph.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.group_history import continuation
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.recorder.case.operations import op_of
 
@@ -52,6 +55,8 @@ def find_mismatched_halves(
             for rank, pending in ends.items()
             if _is_new(lookup.entries(rank), pending, places[rank].group.group.name)
         ]
+        if not off and taken.group is sent.group:
+            off = _out_of_round(ends, lookup, sent.group.group.name)
         return MismatchedHalves((sender, receiver), off[0] if len(off) == 1 else None)
     return None
 
@@ -65,6 +70,21 @@ def _is_new(entries: Entries | None, pending: Pending, group: str) -> bool:
         return False
     tags = list(_tags(entries, pending, group))
     return pending.tag not in tags and not _continues(tags, pending.tag)
+
+
+def _out_of_round(ends: Mapping[int, Pending], lookup: CallLookup, group: str) -> list[int]:
+    """The rank whose tag is not the next of its rounds; [] unless the other's is."""
+    out = []
+    for rank, pending in ends.items():
+        entries = lookup.entries(rank)
+        if entries is None or pending.index < 0:
+            return []
+        due = continuation(list(_tags(entries, pending, group)), 1)
+        if not due:
+            return []
+        if due != [pending.tag]:
+            out.append(rank)
+    return out
 
 
 def _tags(entries: Entries, pending: Pending, group: str) -> Iterator[int]:

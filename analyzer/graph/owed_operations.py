@@ -11,7 +11,8 @@ from enum import Enum
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Bool, Entries, Int64
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
+from hanglab.analyzer.graph.batches import batched_entries
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import (
     CLOCK_MARGIN_NS,
@@ -67,8 +68,8 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
         entries = lookup.entries(rank)
         assert entries is not None
         # In a batch the order says nothing of the one in which calls of their own are made.
-        batched = _batched(entries)
-        mine, due = (rows[batched[rows] == batched[pending.index]] for rows in (mine, due))
+        marks = batched_entries(entries)
+        mine, due = (rows[marks[rows] == marks[pending.index]] for rows in (mine, due))
         if not pending.overtaken:
             due = due[due < pending.index]
         order = _order(mine, due, pending.index)
@@ -159,14 +160,6 @@ def _rows(
     ]
     of_group = entries.in_group(operation.group.group.name)
     found: Int64 = np.flatnonzero(np.isin(entries.operation, fitting) & of_group)
-    return found
-
-
-def _batched(entries: Entries) -> Bool:
-    """Marks of the entries that are part of a batch of sends and receives."""
-    ends = np.array([op_of(one.op).batch_end for one in entries.operations], dtype=np.bool_)
-    keys = entries.group.astype(np.int64) << 32 | entries.p2p_seq
-    found: Bool = entries.is_p2p & np.isin(keys, keys[ends[entries.operation] & entries.is_p2p])
     return found
 
 

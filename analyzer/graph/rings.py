@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
@@ -22,14 +23,17 @@ from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.graph.wrong_group import find_wrong_group, repeats_call
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
+from hanglab.analyzer.matching.merging import MergedSummaries
 
 
 class RingReader:
     """Reads rings of waits: as deadlocks, or the work of one rank that did something else."""
 
-    def __init__(self, calls: CallsOfRanks, orders: ProgramOrders) -> None:
+    def __init__(self, merged: MergedSummaries, calls: CallsOfRanks, orders: ProgramOrders) -> None:
+        self._merged = merged
         self._calls = calls
         self._orders = orders
         self._lookup = calls.lookup
@@ -107,7 +111,9 @@ class RingReader:
             if _is_of_streams_alone(cycle) or was_crossed_before(cycle, self._lookup):
                 self.undecided.update(ranks)
                 return
-        if not cycle.certain and (all(p2p) or _any_of_a_batch(cycle, waits)):
+        if not cycle.certain and (
+            all(p2p) or _any_of_a_batch(cycle, waits, self._merged, self._lookup)
+        ):
             # Whether the halves that seem to lack have come is not known.
             self.undecided.update(ranks)
             return
@@ -262,12 +268,16 @@ def _is_of_streams_alone(cycle: WaitCycle) -> bool:
     return True
 
 
-def _any_of_a_batch(cycle: WaitCycle, waits: OpenOperations) -> bool:
+def _any_of_a_batch(
+    cycle: WaitCycle, waits: OpenOperations, merged: MergedSummaries, lookup: CallLookup
+) -> bool:
     """True if a rank waits in a batch for several peers, and nothing tells whose half lacks."""
     for rank, waiting in cycle.places.items():
         if waiting.seq is None and not waiting.certain:
             order = waiting.waiters[rank].order
             batch = [w for p, w in waits.by_rank[rank] if p.order == order and not w.exchanged]
             if len({w.peer for w in batch}) > 1:
+                return True
+            if may_lack_members((rank, order), waits, merged, lookup):
                 return True
     return False

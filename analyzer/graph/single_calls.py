@@ -137,7 +137,7 @@ def unanswered_calls(
     left_rounds_at: Callable[[int], int | None],
 ) -> list[Unmatched]:
     """The message whose other half lacks, where that alone explains all that is open."""
-    found = find_unanswered_message(merged, waits, left_rounds_at)
+    found = find_unanswered_message(merged, waits, shown.lookup, left_rounds_at)
     if found is None or found.peer is None:
         return []
     ((rank, pending),) = found.waiters.items()

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.launches import Launch, LaunchId, explains_all, open_launches
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.merging import MergedSummaries
 
 
 def find_unanswered_message(
-    merged: MergedSummaries, waits: OpenOperations, left_rounds_at: Callable[[int], int | None]
+    merged: MergedSummaries,
+    waits: OpenOperations,
+    lookup: CallLookup,
+    left_rounds_at: Callable[[int], int | None],
 ) -> OpenOperation | None:
     """The message without its other half that explains all that is open; None without one.
 
@@ -47,6 +52,8 @@ def find_unanswered_message(
     if not len(mine) == len(messages) == 1:
         return None
     (message,) = messages
+    if may_lack_members((root.rank, root.order), waits, merged, lookup):
+        return None  # One of those may be the one that lacks.
     if not (message.certain or root.started or root.overtaken):
         return None  # Its half may have come and gone, and the device of its rank have stopped.
     left = left_rounds_at(root.rank) == message.waiters[root.rank].index

@@ -7,6 +7,7 @@ right, the one that jumped ahead in its own order is not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -23,6 +24,8 @@ from hanglab.recorder.case.operations import op_of
 
 #: Name of the group, operation, sizes and call site.
 _Called = tuple[str, Operation, object, object]
+#: Operation, sizes and call site.
+_Unnamed = tuple[str, object, object]
 
 
 class IssueOrder(Enum):
@@ -88,22 +91,41 @@ class _CallPattern(NamedTuple):
 def keep_one_order(entries: Entries, index: int, peers: Sequence[Entries | None]) -> bool:
     """True if all peers ended with the pattern that a rank repeated until its entry at ``index``.
 
-    Groups apart, whose names may be each rank's own.  Ranks whose orders differ may change them.
+    On one of their threads.  Groups apart, whose names may be each rank's own.  Ranks whose orders
+    differ may change them, up to the call that ends the rounds of all: where the entry is that one
+    once more, nothing of another round is in front of it.
     """
     _, patterns = _patterns_at(entries, index)
     if not patterns:
         return False
     size = len(patterns[0].calls)
-    mine = [_unnamed(entries, row) for row in range(index - size, index)]
+    own = _rows_of_threads(entries, index)[thread_of(entries, index)]
+    mine = [_unnamed(entries, row) for row in own[-size:]]
+    again = _unnamed(entries, index) == mine[-1]
+
+    def is_kept(theirs: list[_Unnamed | None]) -> bool:
+        reordered = again and theirs[-1] == mine[-1] and Counter(theirs) == Counter(mine)
+        return theirs == mine or reordered
+
     return all(
         peer is not None
-        and len(peer) >= size
-        and mine == [_unnamed(peer, row) for row in range(len(peer) - size, len(peer))]
+        and any(
+            is_kept([_unnamed(peer, row) for row in rows[-size:]])
+            for rows in _rows_of_threads(peer, len(peer)).values()
+        )
         for peer in peers
     )
 
 
-def _unnamed(entries: Entries, row: int) -> tuple[str, object, object] | None:
+def _rows_of_threads(entries: Entries, end: int) -> dict[str, list[int]]:
+    """Entries before ``end`` by their threads, the latest."""
+    found: dict[str, list[int]] = {}
+    for row in range(max(0, end - PAST_ENTRIES), end):
+        found.setdefault(thread_of(entries, row), []).append(row)
+    return found
+
+
+def _unnamed(entries: Entries, row: int) -> _Unnamed | None:
     call = _call(entries, row)
     return None if call is None else (call[1].op, *call[2:])
 

@@ -12,6 +12,7 @@ from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Wa
 
 #: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
 #: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
+#: Buffers hold no roots and split lists, so another one looks like a device that stopped.
 #: Who hangs in its next call has left one out, or swapped the two: the same until it goes on.
 CAUSES: dict[str, frozenset[str]] = {
     "host_stop": frozenset({"missing_rank", "p2p_unmatched", "uneven_inputs", "rank0_work"}),
@@ -27,8 +28,8 @@ CAUSES: dict[str, frozenset[str]] = {
     "size": frozenset({"size_mismatch", "split_mismatch", "p2p_unmatched"}),
     "dtype": frozenset({"dtype_mismatch", "p2p_unmatched"}),
     "kind": frozenset({"collective_mismatch"}),
-    "root": frozenset({"root_mismatch", "fabric_stalled"}),
-    "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled"}),
+    "root": frozenset({"root_mismatch", "fabric_stalled", "missing_rank"}),
+    "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled", "missing_rank"}),
     "peer": frozenset({"p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective"}),
     "order": frozenset({
         "group_order", "p2p_deadlock", "collective_mismatch", "p2p_unmatched", "skipped_collective",

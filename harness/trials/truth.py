@@ -164,7 +164,7 @@ class Trial:
         """Ranks that have not come to what a culprit alone waits in, where they are several.
 
         Hosts stop together for one reason (a file system, a lock, the end of their data), and
-        then whoever was spared waits alone.  Not if it had gone on otherwise from there before.
+        then whoever was spared waits alone.  Not if it had gone on otherwise from some call of its.
         """
         waits = [o for mine in self.play.operations for o in mine if o.done == inf]
         if len({o.rank for o in waits}) != 1 or waits[0].rank not in self.culprits:
@@ -207,11 +207,17 @@ class Trial:
         )  # fmt: skip
 
     def _unlike(self, played: Played) -> bool:
-        """The rank went on otherwise from the operation before it each time that it was there."""
+        """Its ring shows the rank go on from a call as its program never does, and as it did."""
+        kept = {entry.played for entry in ring_of(self.play, played.rank, self.loss).entries}
         mine = [o for o in self.play.operations[played.rank] if o.thread == played.thread]
-        seen = [self._seen(o.step) for o in mine[: mine.index(played) + 1]]
-        after = [then for one, then in pairwise(seen[:-1]) if one == seen[-2]] if seen[1:] else []
-        return bool(after) and seen[-1] not in after
+        seen = [self._seen(o.step) for o in mine[: mine.index(played) + 1] if o in kept]
+        planned = [
+            self._seen(step) for step in self.program.ranks[played.rank][played.thread]
+            if isinstance(step, Issue | Batch)
+        ]  # fmt: skip
+        steps = set(pairwise(planned))
+        usual = {one for one, then in pairwise(seen) if (one, then) in steps}
+        return any(one in usual for one, then in pairwise(seen) if (one, then) not in steps)
 
     @property
     def decidable(self) -> bool:
@@ -359,8 +365,22 @@ class Trial:
             done = [o.number for o in device if o.done < inf]
             yield Fault("device_stop", rank, at=1 + max(done, default=-1))
         for played in mine:
-            if played.done == inf and played.at < len(self.program.ranks[rank][played.thread]):
+            is_open = played.done == inf or self._is_open_elsewhere(played)
+            if is_open and played.at < len(self.program.ranks[rank][played.thread]):
                 yield from self._unseen_arguments(played)
+
+    def _is_open_elsewhere(self, played: Played) -> bool:
+        """A rank ended its part of a collective which another one is in: it may lack that part."""
+        mine = issues_of(played.step)[0]
+        return mine.peer is None and any(
+            other.done == inf
+            and other.group == played.group
+            and issues_of(other.step)[0].peer is None
+            and self._issued(other.rank, other.group, other)
+            == self._issued(played.rank, played.group, played)
+            for operations in self.play.operations
+            for other in operations
+        )
 
     def _anywhere(self, rank: int) -> Iterator[Fault]:
         """Stops of a rank that left no dump: nothing tells how far it came."""

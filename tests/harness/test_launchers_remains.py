@@ -23,6 +23,12 @@ from hanglab.harness.launchers.selection import LAUNCHERS
 
 #: Those whose ranks are processes of this machine; `containers` tests the others.
 HERE = [name for name, spec in LAUNCHERS.items() if not spec.own_hosts]
+#: Each signal and each launcher; the other pairs take half a minute each on a small machine.
+_EACH_ONCE = {
+    (signal.SIGINT, "torchrun"),
+    (signal.SIGTERM, "local"),
+    (signal.SIGKILL, "torchrun"),
+}
 
 
 @dataclass
@@ -109,8 +115,16 @@ def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     assert run.remains() == {}
 
 
-@pytest.mark.parametrize("launcher", HERE)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "launcher"),
+    [
+        pytest.param(
+            number, launcher, marks=() if (number, launcher) in _EACH_ONCE else pytest.mark.long
+        )
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+        for launcher in HERE
+    ],
+)
 def test_nothing_remains_when_hanglab_is_ended(
     start: Any, launcher: str, number: signal.Signals
 ) -> None:

@@ -22,6 +22,8 @@ from hanglab.harness.minimisation.search import HangLost, Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
 from hanglab.harness.report.panel import make_console
 
+pytestmark = pytest.mark.usefixtures("kept_launcher")
+
 BLAME = KeptVerdict(Cause.DTYPE_MISMATCH, frozenset({1}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from plugin_support import SOUND, junit_properties, run_pytest, write
 
 #: Does nothing wrong until it has run once.
@@ -57,6 +58,7 @@ def test_an_item_that_is_tried_again_has_the_outcome_of_its_last_try(tmp_path: P
     assert (first / "case/manifest.json").is_file()
 
 
+@pytest.mark.long
 def test_the_last_of_several_failed_tries_counts_once(tmp_path: Path) -> None:
     body = SOUND.format(name="never").replace("if not (job.faulty", "if not (False")
     write(tmp_path, "hanglab_never.py", body)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conditions import wait_for
+from kept_launcher import verdict_of_script
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
 HEADER = """
@@ -191,22 +192,14 @@ dist.destroy_process_group()
 """
 
 
-def run_plain(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+def run_plain(folder: Path, *words: str) -> dict[str, Any]:
     (folder / "train.py").write_text(PLAIN)
-    done = subprocess.run(
-        [*HANGLAB, "run", "train.py", "--json", "--world-size", "2", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    return done.returncode, json.loads(done.stdout)
+    verdict: dict[str, Any] = verdict_of_script(folder, "train.py", "--world-size", "2", *words)
+    return verdict
 
 
-def test_a_plain_script_gets_its_verdict(tmp_path: Path) -> None:
-    code, verdict = run_plain(tmp_path, "--hang-after", "1.5", "--", "5", "stop")
-    assert code == 0
+def test_a_plain_script_gets_its_verdict(tmp_path: Path, kept_launcher: None) -> None:
+    verdict = run_plain(tmp_path, "--hang-after", "1.5", "--", "5", "stop")
     assert (verdict["status"], verdict["culprits"]) == ("hung", [1])
     assert (
         verdict["location"]["line"]
@@ -214,9 +207,8 @@ def test_a_plain_script_gets_its_verdict(tmp_path: Path) -> None:
     )
 
 
-def test_a_plain_script_that_ends_is_healthy(tmp_path: Path) -> None:
-    code, verdict = run_plain(tmp_path, "--", "5", "go")
-    assert (code, verdict["status"]) == (0, "healthy")
+def test_a_plain_script_that_ends_is_healthy(tmp_path: Path, kept_launcher: None) -> None:
+    assert run_plain(tmp_path, "--", "5", "go")["status"] == "healthy"
 
 
 @pytest.fixture

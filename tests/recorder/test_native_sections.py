@@ -365,7 +365,7 @@ def test_a_thousand_sections_leave_nothing_behind(writer) -> None:
     try:
         work(100)
         before = tracemalloc.get_traced_memory()[0]
-        work(50_000)
+        work(5_000)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -373,7 +373,7 @@ def test_a_thousand_sections_leave_nothing_behind(writer) -> None:
     assert [
         sys.getrefcount(one) for one in (*names, section, progress, type(section("x")))
     ] == counts
-    assert grown < 20_000
+    assert grown < 20_000, "the smallest object has 16 bytes: one for each turn were 80,000"
     assert abs(len(gc.get_objects()) - objects) < 50
 
 

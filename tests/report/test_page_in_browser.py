@@ -221,6 +221,22 @@ def test_the_theme_can_be_chosen(show: Opener, skipped: str) -> None:
     assert page.locator("#theme").inner_text() == "Light"
 
 
+def test_paper_is_light(show: Opener, skipped: str) -> None:
+    page = show(skipped, color_scheme="dark").page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    letters = "getComputedStyle(document.querySelector('#waits-chart .textpoint text')).fill"
+    dark, on_dark = page.evaluate(ground), page.evaluate(letters)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.wait_for_function(f"{letters} === 'rgb(27, 36, 48)'")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(ground) == dark != "rgb(255, 255, 255)"
+    page.wait_for_function(f"{letters} === '{on_dark}'")
+    plain = show(skipped, color_scheme="dark", java_script_enabled=False).page
+    plain.emulate_media(media="print", color_scheme="dark")
+    assert plain.evaluate(ground) == "rgb(255, 255, 255)"
+
+
 def test_names_of_strangers_do_nothing(show: Opener, tmp_path: Path) -> None:
     one = show(page_of(hostile_dumps(tmp_path / "dumps")))
     one.page.on("dialog", lambda dialog: one.said.append(dialog.message))

@@ -13,6 +13,12 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 FALSE: dict[str, tuple[int, ...]] = {}
 #: Seeds of families that were false once.
 MENDED = {
+    "a lack in a part of a batch that the ring dropped was told of its last message": (9000213,),
+    "a first round in another order than that of messages was told as a call left out": (9000352,),
+    "a rank that stopped in the order of one of its peers was told to have left that of all": (
+        9001290,
+    ),
+    "a root, which no buffer holds, was judged by its cause": (9001166,),
     "a device or host that stopped elsewhere was told as a message without its half": (
         8000158,
         8000272,
@@ -122,6 +128,12 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "a device that has not begun what its peers are in, beside ranks that have ended": (9000905,),
+    "the call that ends a round, once more, beside ranks with orders or threads of their own": (
+        9001041,
+        9002083,
+    ),
+    "a size of messages whose sends had ended, in rings that lost their beginning": (9000390,),
     "a rank alone in a gloo group whose peers are in theirs": (800367, 800436, 801064, 802118),
     "a message too many or too few in the first round": (801288, 801345, 802335, 803267, 803350),
     "a rank that is away, beside one that left no dump": (800470, 801904, 802306, 802826),

@@ -133,13 +133,13 @@ def _made_unlike(view: RankView, groups: Sequence[GroupRecord]) -> bool:
 
 def _made_of_others(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]:
     """Ranks that have made a group in which a peer waits of other members than that peer did."""
+    calls = {rank: _asked_for(view) for rank, view in alive.items()}
+    different = _different(calls)
+    if different is None:
+        return
+    culprits, tied, words = different
     for wait in facts.graph.waits:
         group = wait.call.group
-        calls = {rank: _asked_for(view) for rank, view in alive.items()}
-        different = _different(calls)
-        if different is None or different[1]:
-            continue
-        culprits, _, words = different
         unlike = [
             rank
             for rank in culprits
@@ -148,19 +148,21 @@ def _made_of_others(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Pr
                 for one in alive[rank].groups
             )
         ]
-        if wait.call.rank not in culprits and unlike == culprits:
+        # Where equally many did either, those who share its name with it are to meet nobody else.
+        apart = tied and wait.call.rank in culprits and bool(unlike)
+        if apart or (not tied and wait.call.rank not in culprits and unlike == culprits):
             # What waits there is the consequence, whatever it looks like.
-            yield replace(
-                _proposal(
-                    facts,
-                    [wait.call.rank],
-                    culprits,
-                    0.9,
-                    f"new_group was called differently: {words}.",
-                    "in an operation of the group",
-                ),
-                failure_on_record=True,
+            made = _proposal(
+                facts,
+                [wait.call.rank],
+                culprits,
+                TIED if tied else 0.9,
+                f"new_group was called differently: {words}.",
+                "in an operation of the group",
             )
+            if tied:
+                made.finding.evidence.insert(0, Evidence("boundary", None, words))
+            yield replace(made, failure_on_record=True)
             return
 
 

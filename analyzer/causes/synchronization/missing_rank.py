@@ -58,6 +58,8 @@ def _idle_peers(graph: WaitForGraph, sinks: list[Sink], victims: set[int]) -> se
     """
     culprits = {sink.rank for sink in sinks}
     further = {rank for sink in sinks for rank in sink.passed_by}
+    if not any(sink.outside or sink.unknown for sink in sinks):
+        return set()  # They have come, and their devices have stopped.
     shared = {
         rank
         for group in graph.groups

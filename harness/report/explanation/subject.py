@@ -136,7 +136,9 @@ class Subject:
             return None
         for one in self.facts.graph.unmatched:
             if one.call.seq is None and {one.call.rank, one.call.peer} & set(self.culprits):
-                return one.call
+                # Of two that miss each other, that of the one who did what was due.
+                wrong = one.missing and one.call.rank in self.culprits
+                return one.instead if wrong and len(self.culprits) == 1 else one.call
         awaited = self.awaited
         return awaited if awaited is not None and awaited.seq is None else None
 

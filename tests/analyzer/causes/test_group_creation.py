@@ -120,3 +120,20 @@ def test_who_made_groups_in_another_order_is_named_where_their_first_use_waits(w
         views.append(one)
     ((culprits, confidence),) = accused(views)
     assert culprits == [wrong] and confidence > 0.9
+
+
+def test_halves_that_make_their_own_groups_alone_share_a_name_and_are_all_named() -> None:
+    """Each rank calls new_group for its own half only, so that both are the second by count."""
+    halves = [[0, 1], [0, 1], [2, 3], [2, 3]]
+    views = [made(rank, [MEMBERS, half], half) for rank, half in enumerate(halves)]
+    facts = job(views)
+    assert not list(group_creation(facts))  # nobody waits there
+    call = Call(1, ProcessGroup("1", (0, 1), "half"), 1, "all_reduce")
+    facts.graph.waits = [Wait(call, WaitKind.NOT_ENTERED, (0,))]
+    (found,) = group_creation(facts)
+    assert (found.finding.culprits, found.finding.confidence) == (MEMBERS, 0.5)
+    assert "ranks 0 and 1 asked for [0, 1]" in found.finding.summary
+    # Under names of their own, as by local synchronisation, they are no fault.
+    for one in views[2:]:
+        one.groups = [GroupRecord("7", "7", [2, 3], "gloo")]
+    assert not list(group_creation(facts))

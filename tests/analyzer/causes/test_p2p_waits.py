@@ -96,6 +96,28 @@ def test_tags_that_count_steps_tell_who_miscounted(
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, culprits)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "mine", "theirs", "culprits"),
+    [
+        ((3, 3), 3, 2, [0]),  # It left out what is due.
+        ((3, 3), 2, 1, [1]),
+        ((3, 3), 3, 1, [0, 1]),
+        ((1, 1), 3, 2, [0, 1]),  # Nobody has repeated itself.
+    ],
+)
+def test_tags_that_come_in_rounds_tell_who_left_one_out(
+    rounds: tuple[int, int], mine: int, theirs: int, culprits: list[int]
+) -> None:
+    """Four microbatches a step have a tag each; both are in the third of a step."""
+    tags = [[*[0, 1, 2, 3] * count, 0, 1] for count in rounds]
+    views = [
+        issue(waiting(0), *[("send", 1, tag) for tag in tags[0]], held=("send", 1, mine)),
+        issue(waiting(1), *[("recv", 0, tag) for tag in tags[1]], held=("recv", 0, theirs)),
+    ]
+    verdict = judged(views)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, culprits)
+
+
 def test_a_half_over_another_group_does_not_meet() -> None:
     views = [
         issue(waiting(0), *[("send", 1, 0)] * 4, held=("send", 1, 0)),

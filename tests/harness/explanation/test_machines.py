@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_a_collector_gets_the_verdict_as_an_event(
     printed = capsys.readouterr()
     assert "no collector took it" in printed.err and printed.err.count("\n") == 2
     assert printed.out.count("verdict: hung") == 2, "the verdict is printed all the same"
+
+
+def test_without_the_extra_the_verdict_is_printed_and_the_extra_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack_entry(CORPUS, "local/loader_stuck.fault", tmp_path / "case")
+    monkeypatch.setitem(sys.modules, "opentelemetry._logs", None)
+    assert main(["analyze", "--opentelemetry", str(tmp_path / "case")]) == 4
+    printed = capsys.readouterr()
+    assert "verdict: hung" in printed.out
+    assert "pip install 'hanglab[opentelemetry]'" in printed.err
 
 
 def test_a_healthy_job_is_no_result(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ TEXTS = {
             "{Who} called {shared}{at} with {mine_root} where {members} passed {theirs_root}",
             "{Who} called {shared}{at} with another root than {members}",
         ),
+        says_of_all=("The ranks called {shared}{at} with different roots",),
         what="Ranks name different roots for one broadcast, reduce, gather or scatter: two send "
         "where one should, or nobody does.",
         proof="The recorder's own record of arguments shows another root under one number; Flight "
@@ -196,6 +197,7 @@ TEXTS = {
     ),
     "group_creation": CauseText(
         says=("{Who}{by_line} did not call new_group as {peers} did",),
+        says_of_all=("The ranks did not all call new_group with the same members in one order",),
         what="new_group is a collective of the whole job, members or not: some ranks left it out, "
         "or called it in another order or with other members.",
         proof="Stacks inside new_group on some ranks and elsewhere on others, or groups of one "

@@ -13,4 +13,14 @@ function showTheme(name) {
 themeButton.hidden = false;
 themeButton.addEventListener("click", () => showTheme(isDark() ? "light" : "dark"));
 prefersDark.addEventListener("change", () => showTheme());
+// Paper is light, and charts have their colours in them.
+let onScreen;
+window.addEventListener("beforeprint", () => {
+  onScreen = document.documentElement.dataset.theme;
+  showTheme("light");
+});
+window.addEventListener("afterprint", () => {
+  if (!onScreen) delete document.documentElement.dataset.theme;
+  showTheme(onScreen);
+});
 showTheme();
