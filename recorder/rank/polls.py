@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -57,7 +58,8 @@ class PollWatch(Hooked):
         self._main = threading.main_thread().ident
         self._latest = moved()
         self._rests_since = time.monotonic()
-        self._questions: dict[tuple[str, str, str], _Repeated] = {}
+        #: The one that was asked last comes last.
+        self._questions: OrderedDict[tuple[str, str, str], _Repeated] = OrderedDict()
         #: torch's class of stores, once it has been imported.
         self._store: type | None = None
         self._wrappers: dict[tuple[Any, str], Any] = {}
@@ -181,20 +183,19 @@ class PollWatch(Hooked):
                 return
             if kind == "file" and not os.path.isabs(what):
                 what = os.path.join(os.getcwd(), what)
-            question = self._questions.get((kind, prefix, what))
+            key = kind, prefix, what
+            question = self._questions.get(key)
             if question is None and len(self._questions) >= _MOST:
                 # Imports ask for hundreds of files before the rank comes to what it waits for.
-                del self._questions[min(self._questions, key=self._asked_last)]
+                self._questions.popitem(last=False)
             if question is None or (question.found, question.value) != (found, value):
-                question = self._questions[kind, prefix, what] = _Repeated(found, value)
+                question = self._questions[key] = _Repeated(found, value)
+            self._questions.move_to_end(key)
             question.count += 1
             question.last = time.monotonic()
             asking = sys._getframe(2)
             question.calls.add(_asked_by(asking) or call if call in _STATUS else call)
             question.site = self._site(asking)
-
-    def _asked_last(self, key: tuple[str, str, str]) -> float:
-        return self._questions[key].last
 
     def _changed_ns(self, path: str) -> int | None:
         """Time of the file's latest change, on the wall clock; the job asks about it meanwhile."""
