@@ -23,8 +23,8 @@ class Moments:
     last_ns: int = ABSENT
     first_record: int = ABSENT
     last_record: int = ABSENT
-    #: Creation of some entries, by the number of their record.
-    records: dict[int, int] = field(default_factory=dict)
+    #: Creation of some entries, and what they are, by the number of their record.
+    records: dict[int, tuple[int, str]] = field(default_factory=dict)
     #: Creation of some collectives of the group of all ranks, and what they are, by sequence
     #: number.
     steps: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Moments:
             first_record=int(records[0]) if len(records) else ABSENT,
             last_record=int(records[-1]) if len(records) else ABSENT,
             records={
-                number: int(entries.created_ns[row])
+                number: (int(entries.created_ns[row]), entries.operation_at(row).op)
                 for number, row in _samples(entries.record_id, np.flatnonzero(numbered))
             },
             steps=_steps(entries, timed),

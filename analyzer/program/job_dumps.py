@@ -36,6 +36,10 @@ _ATTEMPTS = 24
 #: Faults after which the call in question is not in the culprit's program any more.
 _LEFT_OUT = frozenset({"skip", "unmatched"})
 _STYLE = Style(depth=6)
+#: Nanoseconds between the beginnings of jobs of neighbouring seeds, which so run side by side.
+_BETWEEN_BEGINNINGS_NS = 137_000_000
+#: Seeds with a beginning of their own: the last of them begins 23 minutes after the first.
+_DISTINCT_BEGINNINGS = 10_000
 #: The watchdogs' dumps follow their timeout.
 _AFTER_TIMEOUT_NS = _STYLE.timeout_ms * 1_000_000 + 10_000_000_000
 
@@ -101,6 +105,9 @@ class SimulatedJob:
             )
         self.missing = frozenset(self._random.sample(innocent, options.missing))
         span = int(options.clock_offset_ms * 1_000_000)
+        #: How long after START_NS it begins: two jobs do not do so within the same nanosecond, by
+        #: which dumps of one process are known.
+        self.begun_ns = options.seed % _DISTINCT_BEGINNINGS * _BETWEEN_BEGINNINGS_NS
         #: By how much each clock is ahead, by rank.
         self.clocks_ns = [
             self._random.randint(-span, span) if span else 0 for _ in range(options.ranks)
@@ -135,7 +142,8 @@ class SimulatedJob:
     def written_ns(self, rank: int) -> int:
         """Time by the rank's own clock at which its watchdog wrote its dump."""
         rows = (self._history + _LAST_STEPS) * len(self._layout.steps[rank])
-        return START_NS + rows * STEP_NS + _AFTER_TIMEOUT_NS + self.clocks_ns[rank]
+        ended = START_NS + self.begun_ns + rows * STEP_NS
+        return ended + _AFTER_TIMEOUT_NS + self.clocks_ns[rank]
 
     def _make_fault(self) -> tuple[ProgramFault | None, Action | None]:
         """The fault, and the call that the culprit makes wrongly or leaves out."""
@@ -175,7 +183,7 @@ class SimulatedJob:
         key = self._key(rank)
         if key not in self._templates:
             self._templates[key] = _Template(self._render(rank), self._texts(rank))
-        return self._templates[key].fill(self._texts(rank), self.clocks_ns[rank])
+        return self._templates[key].fill(self._texts(rank), self.begun_ns + self.clocks_ns[rank])
 
     def _texts(self, rank: int) -> list[str]:
         """Texts of a dump that name the rank's own groups."""

@@ -65,7 +65,8 @@ def test_stopped_ranks_leave_the_bytes_of_a_plain_rendering(layout: str) -> None
     program = Program(parts.groups, tuple(step * steps for step in parts.steps))
     run = simulate(program, "nccl", stops={culprit: (steps - 2) * len(mine) + at})
     for rank, data in job.dumps():
-        assert data == to_pickle(render(run, rank, Style(depth=6))), f"rank {rank}"
+        style = Style(depth=6, clock_ns={rank: job.begun_ns})
+        assert data == to_pickle(render(run, rank, style)), f"rank {rank}"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,6 +10,7 @@ import pytest
 from graph_rows import Row, dump_object
 
 from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status
 
@@ -140,6 +141,28 @@ def test_of_two_jobs_the_one_that_hangs_is_judged(
     assert verdict.inputs.ranks == size
     assert files_of(other, (one.file for one in verdict.inputs.set_aside))
     assert any("judged by the files" in one.detail for one in verdict.evidence)
+
+
+def test_jobs_whose_clocks_agree_are_parted_by_what_they_called(tmp_path: Path) -> None:
+    """Times that a tool has made up may be the same ones in each job."""
+    write(tmp_path, LAYOUTS["prefixes"], "actor", hung(4, 2), began_s=0)
+    beside = healthy(4, 250, op="_all_gather_base")
+    write(tmp_path, LAYOUTS["prefixes"], "rollout", beside, began_s=0)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [2])
+    assert files_of("rollout", (one.file for one in verdict.inputs.set_aside))
+
+
+def test_simulated_jobs_of_one_layout_are_parted(tmp_path: Path) -> None:
+    for seed, fault in enumerate(("skip", "none")):
+        job = SimulatedJob(JobOptions(4, "world", fault, operations=200, seed=seed))
+        for rank, data in job.dumps():
+            (tmp_path / f"job{seed}_rank_{rank}").write_bytes(data)
+        if fault == "skip":
+            (culprit,) = job.truth.culprits
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [culprit])
+    assert files_of("job1", (one.file for one in verdict.inputs.set_aside))
 
 
 @layouts
