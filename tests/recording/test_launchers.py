@@ -44,7 +44,9 @@ def srun() -> list[str]:
     return [*words, sys.executable, PROGRAM]
 
 
-@pytest.mark.parametrize("launcher", [accelerate, mpirun, srun])
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(accelerate, marks=pytest.mark.long), mpirun, srun]
+)
 def test_hang_is_captured_and_everything_ended(tmp_path, launcher):
     case = tmp_path / "case"
     words = [*launcher(), str(tmp_path / "store")]
@@ -72,7 +74,7 @@ def runs(rank: RankCase) -> bool:
     return stat is not None and stat.state not in "ZX"
 
 
-@pytest.mark.parametrize("how", ["asks", "deaf"])
+@pytest.mark.parametrize("how", [pytest.param("asks", marks=pytest.mark.long), "deaf"])
 def test_ranks_of_a_service_are_ended_by_their_launcher_or_else_by_hanglab(tmp_path, how):
     case, path = tmp_path / "case", tmp_path / "service"
     with started(program("service_program.py", "serve", str(path)), tmp_path) as service:

@@ -265,7 +265,7 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     [
         pytest.param("step", marks=pytest.mark.long),
         "native",
-        "checkpoint",
+        pytest.param("checkpoint", marks=pytest.mark.long),
         pytest.param("ending", marks=pytest.mark.long),
     ],
 )

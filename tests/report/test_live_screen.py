@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from hanglab.harness.report.live.lines import ChangeLines
@@ -14,7 +15,12 @@ from hanglab.harness.report.live.screen import JobPace, situation_screen
 from hanglab.harness.report.live.situation import RUNS, rows
 from hanglab.harness.report.live.standing import Standing
 
-NOW_NS = time.time_ns()
+NOW_NS = 1_763_000_000 * 10**9
+
+
+@pytest.fixture(autouse=True)
+def it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: NOW_NS)
 
 
 def at_work(rank: int, *, rested_s: float = 0.0, step: int = 40, ended: str = "") -> RankAtWork:

@@ -217,7 +217,7 @@ def test_calls_and_entries_share_generations(with_dump: bool) -> None:
     ("steps", "wrong", "kind", "cause"),
     [
         (3, 3, "away", Cause.MISSING_RANK),
-        (2, 1, "skips", Cause.COLLECTIVE_MISMATCH),
+        pytest.param(2, 1, "skips", Cause.COLLECTIVE_MISMATCH, marks=pytest.mark.long),
         pytest.param(6, 1, "away", Cause.MISSING_RANK, marks=pytest.mark.long),
         pytest.param(3, 2, "skips", Cause.COLLECTIVE_MISMATCH, marks=pytest.mark.long),
     ],

@@ -36,7 +36,8 @@ byId("save").addEventListener("click", () => {
   link.href = URL.createObjectURL(new Blob([byId("hanglab-data").textContent], { type: "application/json" }));
   link.download = "hanglab-page.json";
   link.click();
-  URL.revokeObjectURL(link.href);
+  // The browser fetches it when it comes to that: on a crowded machine, seconds later.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 });
 window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
 for (const button of document.querySelectorAll("button.copy")) {
