@@ -62,6 +62,7 @@ def main():
             if rank in members and group is not None:
                 dist.barrier(group=group)
     mine = RankCalls(rank, groups)
+    mine.begin()
     for step, *row in PROGRAM["calls"][rank]:
         mine.make(*row)
 LAST    mine.end()
@@ -77,6 +78,11 @@ class RankCalls:
         self.made = 0
         self.ending, self.before = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
         self.began = time.monotonic()
+
+    def begin(self):
+        # Of a rank that makes no call: it never came to its peers' loop, and has not left it.
+        if self.ending and self.ending["turn"] == -1:
+            ENDINGS[self.ending["name"]](*self.ending["arguments"])
 
     def make(self, site, group, numel, dtype, root, peer, reduction, splits, way, at, thread):
         turn, ending, before = self.made, self.ending, self.before
