@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Frame
@@ -32,7 +32,8 @@ class LoopEnd:
     alike: bool
     #: Lines of the statements that leave it before that.
     exits: tuple[int, ...]
-    #: One of these may be taken because an iterator had nothing more to give.
+    #: One of these, or an exception that is handled around it, may leave it because an iterator
+    #: had nothing more to give.
     may_lack_input: bool
 
 
@@ -50,7 +51,10 @@ def is_behind_loop_of(facts: CaseFacts, mine: Sequence[Frame], theirs: Sequence[
 def loop_end(facts: CaseFacts, file: str, first: int) -> LoopEnd | None:
     """The end of the loop that begins in that line; None where its source is not there."""
     nodes = _loop_nodes(facts, file, first)
-    return next((_end_of(node) for node in nodes if node.lineno == first), None)
+    end = next((_end_of(node) for node in nodes if node.lineno == first), None)
+    if end is None or not _is_within_try(facts, file, first):
+        return end
+    return replace(end, may_lack_input=True)
 
 
 def ends_within(facts: CaseFacts, file: str, first: int) -> list[LoopEnd]:
@@ -85,6 +89,17 @@ def _end_of(node: ast.For | ast.AsyncFor | ast.While) -> LoopEnd:
     )
 
 
+def _is_within_try(facts: CaseFacts, file: str, line: int) -> bool:
+    """True if the function handles exceptions of that line, such as the end of an iterator."""
+    tree = _function_at(facts, file, line)
+    return any(
+        isinstance(node, ast.Try)
+        and bool(node.handlers)
+        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for node in (ast.walk(tree) if tree is not None else ())
+    )
+
+
 def _is_constant(items: ast.expr) -> bool:
     """True of a range between numbers, or of as many things as the source lists."""
     if isinstance(items, ast.Tuple | ast.List):
@@ -102,9 +117,12 @@ def _exits(body: Sequence[ast.AST], *, of_this: bool) -> Iterator[ast.Break | as
     for node in body:
         if isinstance(node, ast.Return) or (of_this and isinstance(node, ast.Break)):
             yield node
+        elif isinstance(node, _LOOPS):
+            yield from _exits(node.body, of_this=False)
+            # What follows an inner loop that came to its end is of the outer one.
+            yield from _exits(node.orelse, of_this=of_this)
         elif not isinstance(node, _FUNCTIONS):
-            inner = of_this and not isinstance(node, _LOOPS)
-            yield from _exits(list(ast.iter_child_nodes(node)), of_this=inner)
+            yield from _exits(list(ast.iter_child_nodes(node)), of_this=of_this)
 
 
 def _loops(facts: CaseFacts, frame: Frame) -> list[tuple[int, int]]:

@@ -103,7 +103,8 @@ class RankCalls:
 
     def end(self):
         wait_for(self.running)
-        if self.ending:
+        # That of a call was done behind the call.
+        if self.ending and self.ending["turn"] is None:
             ENDINGS[self.ending["name"]](*self.ending["arguments"])
 
 

@@ -218,6 +218,18 @@ def source(loop: str, leaves: str = "", inside: str = "reduce()") -> list[str]:
     return [lines.get(number, "") for number in range(10, 41)]
 
 
+def handled(lines: list[str]) -> list[str]:
+    """The same with its loop in a ``try`` of which the handler goes on behind the loop."""
+    found = [f"    {line}" if 5 <= n <= 15 and line else line for n, line in enumerate(lines)]
+    found[4], found[16] = "    try:", "    except StopIteration: pass"
+    return found
+
+
+def with_else(lines: list[str]) -> list[str]:
+    """The same with a ``break`` behind the inner loop of line 20, where that comes to its end."""
+    return [*lines[:11], "        else: break", *lines[12:]]
+
+
 @pytest.mark.parametrize(
     ("text", "counters", "cause"),
     [
@@ -244,6 +256,17 @@ def source(loop: str, leaves: str = "", inside: str = "reduce()") -> list[str]:
         # Its input may have come to its end there.
         (source("for x in range(9):", "if not next(items, 0): break"), (4, 6), Cause.UNEVEN_INPUTS),
         (source("for x in range(9):", "if not next(items): pass"), (4, 6), Cause.UNEVEN_INPUTS),
+        (handled(source("for x in range(9):", "x = take()")), (None, None), Cause.UNEVEN_INPUTS),
+        (
+            with_else(source("for x in range(9):", inside="for y in (1, 2): reduce()")),
+            (None, None),
+            Cause.UNEVEN_INPUTS,
+        ),
+        (
+            source("for x in range(9):", inside="for y in (1, 2): reduce()"),
+            (None, None),
+            Cause.SKIPPED_COLLECTIVE,
+        ),
     ],
 )
 def test_a_loop_of_as_many_rounds_on_every_rank_is_not_left_for_want_of_input(
