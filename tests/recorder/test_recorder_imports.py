@@ -1,42 +1,37 @@
-"""What a rank pays for importing the recorder: it is in somebody else's training job."""
+"""What importing the recorder loads: it is in somebody else's training job.
+
+Its time is a figure of `benchmarks/recorder.py`.
+"""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-LIMIT_MS = 100
-#: Processor time, since other programs run beside; of the module alone, not of the interpreter.
-MEASURE = """
-import sys, time
-before = time.process_time_ns()
+#: The top names of what is loaded beside the interpreter's own, one a line.
+LOADED = """
+import sys
+before = set(sys.modules)
 import {module}
-print((time.process_time_ns() - before) / 1e6)
-assert not {{"torch", "numpy", "msgspec", "hanglab.analyzer", "hanglab.harness"}} & set(sys.modules)
+loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+print(*sorted(loaded - set(sys.stdlib_module_names)), sep="\\n")
+print(*sorted(name for name in sys.modules if name.count(".") == 1 and name.startswith("hanglab.")),
+      sep="\\n")
 """
 
 
 @pytest.mark.parametrize(
     "module", ["hanglab.recorder", "hanglab.recorder.rank", "hanglab.recorder.straggler"]
 )
-def test_importing_takes_less_than_a_tenth_of_a_second(module: str, tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    # The first import compiles, as the first one after an installation does.
-    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path)
-    took = []
-    for _ in range(6):
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURE.format(module=module)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        took.append(float(done.stdout))
-    assert min(took[1:]) < LIMIT_MS, took
+def test_importing_loads_no_package_of_others_and_no_other_room(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(module=module)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) <= {"hanglab", "hanglab.errors", "hanglab.recorder"}
