@@ -31,14 +31,17 @@ class Moments:
     #: Hash of the members of the group of all ranks, and how many; 0 where no list tells.
     world: int = 0
     world_size: int = 0
+    #: Operations that its groups' statuses count as issued, all together; ABSENT without statuses.
+    counted: int = ABSENT
 
     @classmethod
     def of(cls, dump: RankDump) -> Moments:
         members = _world(dump)
         world = hash(members) if members else 0
+        counted = sum(one.enqueued or 0 for one in dump.status.values()) if dump.status else ABSENT
         entries = dump.entries
         if entries is None or not len(entries):
-            return cls(world=world, world_size=len(members))
+            return cls(world=world, world_size=len(members), counted=counted)
         timed = entries.created_ns > 0
         numbered = timed & (entries.record_id >= 0)
         records = entries.record_id[numbered]
@@ -54,6 +57,7 @@ class Moments:
             steps=_steps(entries, timed),
             world=world,
             world_size=len(members),
+            counted=counted,
         )
 
 

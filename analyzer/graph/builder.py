@@ -170,7 +170,7 @@ class _Builder:
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
         told = bool(divergences or on_wrong_group or added or unmatched or departure)
         stopped = None if told else self._stopped_device(roots, waits)
-        rings = RingReader(self._merged, self._calls, self._departures.orders)
+        rings = RingReader(merged, group_table.groups, self._calls, self._departures.orders)
         if departure is not None and not any(one.deviating for one in divergences):
             graph.departures = [shown_departure(departure, self._calls)]
             graph.divergences = []

@@ -1,6 +1,7 @@
 """Sends and receives that would meet but for their tag or their group.
 
-Each of two ranks waits for the other's half, and has issued one that is no other half of it.  The
+Each of two ranks waits for the other's half, and has issued one that is no other half of it.  Where
+sends end without their receivers, one that has ended and is never taken is such a half as well.  The
 one that left the channels that it has used so far is wrong; tags that count steps are one channel.
 Where both have used theirs before, that one is wrong whose tags come in rounds and now do not,
 while the tags of the other do.
@@ -8,17 +9,19 @@ while the tags of the other do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import Entries
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
 from hanglab.analyzer.graph.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import continuation
+from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.recorder.case.operations import op_of
 
@@ -30,6 +33,8 @@ class MismatchedHalves:
     ranks: tuple[int, int]
     #: The one of them that left its usual channel; None where both or neither did.
     deviating: int | None
+    #: Index of the sender's entry, where its send has ended.
+    ended: int | None = None
 
 
 def find_mismatched_halves(
@@ -58,6 +63,78 @@ def find_mismatched_halves(
         if not off and taken.group is sent.group:
             off = _out_of_round(ends, lookup, sent.group.group.name)
         return MismatchedHalves((sender, receiver), off[0] if len(off) == 1 else None)
+    return None
+
+
+def find_untaken_send(
+    places: Mapping[int, OpenOperation],
+    merged: MergedSummaries,
+    groups: Sequence[ResolvedGroup],
+    lookup: CallLookup,
+) -> MismatchedHalves | None:
+    """A receive of those in ``places``, and a send of its peer that ended on another channel.
+
+    Both ranks have to be known from their first message on.
+    """
+    for receiver, taken in places.items():
+        sender, pending = taken.peer, taken.waiters[receiver]
+        if taken.seq is not None or op_of(taken.op).sends or not taken.certain:
+            continue
+        held_up = {*taken.absent, *taken.behind}
+        if sender is None or sender not in held_up or taken.group.doubtful:
+            continue
+        if not all(merged.ranks[rank].whole for rank in (sender, receiver)):
+            continue
+        for group in groups:
+            sent = _first_untaken(group, sender, receiver, lookup)
+            if sent is None or (group is taken.group and sent.tag == pending.tag):
+                continue
+            if sender not in taken.absent and sent.position:
+                continue  # It has sent the other half, and what is taken late may be legal.
+            halves = (sender, sent, group), (receiver, pending, taken.group)
+            off = [
+                rank for rank, one, at in halves
+                if _is_new(lookup.entries(rank), one, at.group.name)
+            ]  # fmt: skip
+            deviating = off[0] if len(off) == 1 else None
+            return MismatchedHalves((sender, receiver), deviating, sent.index)
+    return None
+
+
+def _first_untaken(
+    group: ResolvedGroup, sender: int, receiver: int, lookup: CallLookup
+) -> Pending | None:
+    """The first send of a group that has ended, and that its receiver has no receive for."""
+    members, ends = group.members, (sender, receiver)
+    if group.doubtful or group.misnamed or not set(ends) <= set(members):
+        return None
+    parts = [progress.part if (progress := group.progress.get(r)) else None for r in ends]
+    sent_part, taken_part = parts
+    entries = lookup.entries(sender)
+    if sent_part is None or entries is None or any(p is not None and p.gloo for p in parts):
+        return None
+    taken = taken_part.channels if taken_part is not None else []
+    if any(not channel.sends and channel.src == ABSENT for channel in taken):
+        return None  # Whom it took from is not known.
+    src, dst = (members.index(rank) for rank in ends)
+    for channel in sent_part.channels:
+        if not channel.sends or channel.dst != dst:
+            continue
+        posted = sum(
+            one.posted
+            for one in taken
+            if not one.sends and (one.src, one.tag) == (src, channel.tag)
+        )
+        if posted < channel.posted and posted not in channel.open:
+            rows = [
+                row
+                for row in np.flatnonzero(entries.in_group(sent_part.name)).tolist()
+                if (one := entries.operation_at(row)).spec.sends
+                and (one.dst, one.tag) == (dst, channel.tag)
+            ]
+            row = rows[posted]
+            op = entries.operation_at(row).op
+            return Pending(row, row, ABSENT, None, op, src, dst, channel.tag, posted)
     return None
 
 

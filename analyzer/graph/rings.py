@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
-from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
+from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
 from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
@@ -25,6 +27,7 @@ from hanglab.analyzer.graph.wrong_group import find_wrong_group, repeats_call
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries
 
@@ -32,8 +35,15 @@ from hanglab.analyzer.matching.merging import MergedSummaries
 class RingReader:
     """Reads rings of waits: as deadlocks, or the work of one rank that did something else."""
 
-    def __init__(self, merged: MergedSummaries, calls: CallsOfRanks, orders: ProgramOrders) -> None:
+    def __init__(
+        self,
+        merged: MergedSummaries,
+        groups: Sequence[ResolvedGroup],
+        calls: CallsOfRanks,
+        orders: ProgramOrders,
+    ) -> None:
         self._merged = merged
+        self._groups = groups
         self._calls = calls
         self._orders = orders
         self._lookup = calls.lookup
@@ -68,10 +78,13 @@ class RingReader:
             return
         owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
         missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
+        if missing is None and full:
+            missing = find_untaken_send(cycle.places, self._merged, self._groups, self._lookup)
         if missing is not None:
             first, second = missing.ranks
             by = () if missing.deviating is None else (missing.deviating,)
-            self.unmatched.append(Unmatched(calls[first], calls[second], by, missing=True))
+            sent = calls[first] if missing.ended is None else self._calls.at(first, missing.ended)
+            self.unmatched.append(Unmatched(sent or calls[first], calls[second], by, missing=True))
             return
         miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
         if miscounted is not None:

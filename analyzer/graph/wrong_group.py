@@ -34,7 +34,7 @@ def find_wrong_group(
     site = next(iter(sites))
     if len(sites) > 1 or not site or len({call.op for call in calls.values()}) > 1:
         return None
-    if any(call.seq is None or _may_be_a_helper(call.stack) for call in calls.values()):
+    if any(call.seq is None or may_be_a_helper(call.stack) for call in calls.values()):
         return None
     used = {}
     for rank, index in indices.items():
@@ -105,7 +105,7 @@ def _is_wrong(made: CallOnWrongGroup, taken_name: bool, lookup: CallLookup) -> b
     used = _groups_at(entries, index, site)
     if used:
         # What is one line may be called from several: of two, either may be elsewhere.
-        sure = len(theirs) > 1 or not _may_be_a_helper(call.stack)
+        sure = len(theirs) > 1 or not may_be_a_helper(call.stack)
         return sure and used == {usual.group.group.name}
     same = all(one.arguments.input_sizes == call.arguments.input_sizes for one in theirs)
     return (len(theirs) > 1 or taken_name) and same and taken.seq == usual.seq == 1
@@ -115,7 +115,7 @@ def _lines(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return tuple(CODE.user_frames(stack))
 
 
-def _may_be_a_helper(stack: tuple[Frame, ...]) -> bool:
+def may_be_a_helper(stack: tuple[Frame, ...]) -> bool:
     """True where only the innermost line is known, and that may be called from several."""
     return len(stack) == 1 and stack[0].function != "<module>"
 

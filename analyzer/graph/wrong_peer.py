@@ -17,6 +17,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.graph.wrong_group import may_be_a_helper
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.recorder.case.operations import op_of
@@ -174,6 +175,8 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
+    if may_be_a_helper(entries.stack_at(index)):
+        return False  # A schedule's next phase may begin in the line that served the one before.
     place = call_site(entries.stack_at(index))
     half = op_of(wrong_peer.waiting.op).half
     expected = {use[1] for use in _expected(wrong_peer)}

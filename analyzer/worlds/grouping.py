@@ -54,7 +54,8 @@ def one_process(one: Claim, other: Claim) -> bool:
         equal = sum(mine.records[number] == theirs.records[number] for number in shared)
         return equal >= AGREEING_SHARE * len(shared)
     if ABSENT in (mine.first_record, theirs.first_record, mine.first_ns, theirs.first_ns):
-        return True
+        # One that left finished entries out may have none, and is of the same moment by its counts.
+        return ABSENT in (mine.counted, theirs.counted) or mine.counted == theirs.counted
     # Nothing shows that rings without a common moment are of one process: a job that hung may
     # lie beside another that went on.
     return (
@@ -211,21 +212,31 @@ def _by_members(claims: Claims, world: list[int]) -> list[list[int]]:
 
 def _restart_of(claims: Claims, worlds: Sequence[Sequence[int]], index: int) -> int | None:
     """The last world that is a later attempt of the same job, if any."""
-    mine = [claims[number].moments for number in worlds[index]]
-    ended = _window(mine)
+    mine = _by_rank(claims, worlds[index])
+    ended = _window([*mine.values()])
     later: list[tuple[float, int]] = []
     for other, files in enumerate(worlds):
-        theirs = [claims[number].moments for number in files]
-        began = _window(theirs)
+        theirs = _by_rank(claims, files)
+        began = _window([*theirs.values()])
         if other == index or ended is None or began is None or began[0] <= ended[1]:
             continue
         if _written_ns(claims, worlds[index]) > began[0]:
             # It was there still when the other began.
             continue
         # Where the ring has lost its beginning, it may have run beside the first all the time.
-        if all(one.first_record == 0 for one in theirs if one.records) and _same_job(mine, theirs):
+        whole = all(one.first_record == 0 for one in theirs.values() if one.records)
+        if whole and _same_job(mine, theirs):
             later.append((began[0], other))
     return max(later)[1] if later else None
+
+
+def _by_rank(claims: Claims, files: Sequence[int]) -> dict[int, Moments]:
+    """Moments by rank; by a number of its own where a name tells none."""
+    named = [claims[number].named for number in files]
+    return {
+        -1 - number if rank is None else rank: claims[number].moments
+        for number, rank in zip(files, named, strict=True)
+    }
 
 
 def _written_ns(claims: Claims, files: Sequence[int]) -> float:
@@ -237,15 +248,30 @@ def _written_ns(claims: Claims, files: Sequence[int]) -> float:
     return median(known)
 
 
-def _same_job(one: Sequence[Moments], other: Sequence[Moments]) -> bool:
-    """True if two worlds have the same ranks and begin with the same operations."""
-    if {m.world for m in one if m.world} != {m.world for m in other if m.world}:
+def _same_job(one: Mapping[int, Moments], other: Mapping[int, Moments]) -> bool:
+    """True if two worlds have the same ranks and begin with the same operations, rank by rank."""
+    if {m.world for m in one.values() if m.world} != {m.world for m in other.values() if m.world}:
         return False
-    mine, theirs = _operations(one), _operations(other)
-    shared = mine.keys() & theirs.keys()
-    equal = sum(mine[seq] == theirs[seq] for seq in shared)
-    return bool(shared) and equal >= AGREEING_SHARE * len(shared)
+    steps = _pairs(_steps(one), _steps(other))
+    records = [
+        pair
+        for rank in one.keys() & other.keys()
+        if one[rank].first_record == other[rank].first_record == 0
+        for pair in _pairs(one[rank].records, other[rank].records)
+    ]
+    return bool(steps) and _mostly_equal(steps) and _mostly_equal(records)
 
 
-def _operations(moments: Sequence[Moments]) -> dict[int, str]:
-    return {seq: op for one in moments for seq, (_, op) in one.steps.items()}
+def _steps(moments: Mapping[int, Moments]) -> dict[int, tuple[int, str]]:
+    return {seq: step for one in moments.values() for seq, step in one.steps.items()}
+
+
+def _pairs(
+    mine: Mapping[int, tuple[int, str]], theirs: Mapping[int, tuple[int, str]]
+) -> list[tuple[str, str]]:
+    """The operations that both have under one number."""
+    return [(mine[number][1], theirs[number][1]) for number in mine.keys() & theirs.keys()]
+
+
+def _mostly_equal(pairs: Sequence[tuple[str, str]]) -> bool:
+    return sum(one == other for one, other in pairs) >= AGREEING_SHARE * len(pairs)
