@@ -52,7 +52,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             return None
         if graph.progressing or graph.incomplete or graph.world_size_unknown or graph.empty:
             return None
-        if graph.idle_s or graph.no_entries:
+        if graph.idle_s or graph.no_entries or graph.copied:
             return None
         why = "All operations that the dumps know of are finished and matched."
     speed = speed_evidence(facts)
@@ -254,7 +254,7 @@ def _needs(facts: CaseFacts) -> list[str]:
     else:
         if graph.world_size_unknown:
             needs.append(f"the dumps of any ranks after {max(graph.expected)}")
-        if not needs and not graph.waits and (graph.idle_s or graph.no_entries):
+        if not needs and not graph.waits and (graph.idle_s or graph.no_entries or graph.copied):
             needs += ["stacks of all ranks", "a later dump of each rank"]
     return needs
 
@@ -364,5 +364,11 @@ def _unproved_health(facts: CaseFacts) -> str:
         return (
             "All operations that the dumps count are finished, but no dump has an entry that "
             "would tell when: whether the job goes on or stands still cannot be told."
+        )
+    if graph.copied and not facts.case:
+        return (
+            "All operations that the dumps know of are finished, but their files have the times of "
+            "copies: for how long nothing had been done when they were written, and whether the "
+            "job stood still in what leaves no entry, as groups of gloo, cannot be told."
         )
     return "The evidence does not show whether the job is sound."

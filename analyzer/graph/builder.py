@@ -156,6 +156,7 @@ class _Builder:
             ),
             idle_s=_idle_s(merged),
             no_entries=all(summary.last == ABSENT for summary in merged.ranks.values()),
+            copied=_unrecorded_since_unknown(merged),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
             agreed=_agreed(group_table),
@@ -261,6 +262,17 @@ def _idle_s(merged: MergedSummaries) -> float:
     if not summaries or not all(summary.activity.idle for summary in summaries):
         return 0.0
     return min(summary.activity.quiet_ns for summary in summaries) / 1e9
+
+
+def _unrecorded_since_unknown(merged: MergedSummaries) -> bool:
+    """True if no file has its time, and ranks may be in groups of which no buffer tells.
+
+    Those of gloo beside NCCL's leave no entry; on gloo alone numbers show what was left out.
+    """
+    summaries = [summary for summary in merged.ranks.values() if summary.last != ABSENT]
+    return not all(summary.gloo for summary in summaries) and all(
+        summary.activity.copied for summary in summaries
+    )
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:

@@ -31,10 +31,11 @@ class DepartureFinder:
     def find(self, divergences: Sequence[Divergence], waits: OpenOperations) -> LeftOrder | None:
         """The rank that left the order of all others; it decides differences that are open."""
         unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
-        if unnamed or not waits.by_rank:
+        proved = any(one.deviating for one in divergences)
+        if unnamed or not (waits.by_rank or proved):
             return None
-        found = self.orders.find(waits)
-        if any(one.deviating for one in divergences):
+        found = self.orders.find(waits if waits.by_rank else None)
+        if proved:
             if found is not None and not found.tied:
                 label_by_departure(divergences, self._with_own_edit(found), self._lookup)
             return None

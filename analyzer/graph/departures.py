@@ -60,6 +60,8 @@ class LeftOrder:
     new: bool = False
     #: It is the rank's own order, which no other one need have.
     own: bool = False
+    #: The two calls at which they part are of two groups.
+    regrouped: bool = False
 
     @property
     def edit(self) -> Edit | None:
@@ -123,11 +125,11 @@ class ProgramOrders:
                 return found
         return None
 
-    def find(self, waits: OpenOperations) -> LeftOrder | None:
+    def find(self, waits: OpenOperations | None) -> LeftOrder | None:
         """The departure of the one rank with which all disagree who disagree at all.
 
-        None where it only did its operations in another order, which may be harmless: rings of
-        waits tell.
+        Of one that holds others up, or is held up, unless ``waits`` is None.  None where it only
+        did its operations in another order, which may be harmless: rings of waits tell.
         """
         partings = {
             pair: found
@@ -147,7 +149,7 @@ class ProgramOrders:
         tied = odd is None and len(partings) == 1 and self._are_alone(*next(iter(partings.items())))
         if tied:
             odd = min(next(iter(partings)))
-        if odd is None or not _holds_up(odd, waits):
+        if odd is None or (waits is not None and not _holds_up(odd, waits)):
             return None
         if self._shares_order(odd, everywhere.keys() - partings.keys(), everywhere):
             return None
@@ -196,6 +198,7 @@ class ProgramOrders:
             predicted.pop() if len(predicted) == 1 else None,
             messages=all(call is not None and call.message for call in (here, there)),
             new=longest.is_new,
+            regrouped=here is not None and there is not None and here.place != there.place,
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

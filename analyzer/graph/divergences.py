@@ -149,7 +149,8 @@ def label_by_departure(
         if edit is Edit.LEFT_OUT and _is_peers_call(divergence, departure.rank, later=later):
             continue
         divergence.skipped = edit is Edit.LEFT_OUT
-        if edit is Edit.ADDED and divergence.difference in ARGUMENT_DIFFERENCES:
+        other_call = edit is Edit.ADDED or (edit is Edit.CHANGED and departure.regrouped)
+        if other_call and divergence.difference in ARGUMENT_DIFFERENCES:
             divergence.difference = Difference.OPERATION
 
 

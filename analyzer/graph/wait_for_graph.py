@@ -207,6 +207,9 @@ class WaitForGraph:
     idle_s: float = 0.0
     #: No dump has an entry, so nothing tells when any rank did its last operation.
     no_entries: bool = False
+    #: All files are copies that lost their times, so nothing tells how long after that they were
+    #: dumped, and groups of which no buffer tells may have been in use.
+    copied: bool = False
     #: Ranks whose dumps show that nothing of theirs is unfinished.
     idle: frozenset[int] = frozenset()
     #: Ranks that wait on their hosts for what a peer has, and for whom; for nobody where it is

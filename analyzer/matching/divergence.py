@@ -178,13 +178,22 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
     progress = [sequences.group.progress.get(rank) for rank in sequences.group.members]
     known = [one for one in progress if one is not None and one.entered is not None]
     if len(known) < len(divergence.calls):
-        # Of ranks on their way nothing is known but what they called: they went on.
-        if not any(sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls):
+        # Of ranks on their way nothing is known but what they called, and that they went on once it
+        # had ended: a host that runs ahead of its device does so before.
+        if not any(_went_on(sequences, rank, divergence.seq) for rank in divergence.calls):
             return False
     held = min((min(one.unfinished) for one in known if one.unfinished), default=None)
     if held is None or held > divergence.seq + 1:
         return True
     return held > divergence.seq and any(one.has_entered(held) is False for one in known)
+
+
+def _went_on(sequences: Sequences, rank: int, seq: int) -> bool:
+    """True if a rank was seen to issue the next operation, and this one as finished."""
+    progress = sequences.group.progress.get(rank)
+    part = progress.part if progress is not None else None
+    issued = sequences.code(rank, seq + 1) != GAP
+    return issued and part is not None and seq not in part.unfinished
 
 
 def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side]) -> Divergence:

@@ -41,6 +41,8 @@ class Activity:
     pause_ns: int = 0
     #: Until when its dump is sure to hold all that it did.
     known_until_ns: int = ABSENT
+    #: Its file has the time of a copy, which tells nothing of when it was dumped.
+    copied: bool = False
 
     @property
     def idle(self) -> bool:
@@ -60,7 +62,8 @@ def activity_of(dump: RankDump) -> Activity:
     longest = int(np.diff(created).max()) if len(created) > 1 else 0
     quiet = dump.written_ns - last_event_ns(entries)
     if dump.written_ns == ABSENT or not -FILE_CLOCK_LAG_NS <= quiet <= COPIED_LATER_NS:
-        return Activity(pause_ns=longest)
+        copied = dump.written_ns != ABSENT and quiet > COPIED_LATER_NS
+        return Activity(pause_ns=longest, copied=copied)
     usual = _within_timeouts(longest, entries)
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
     return Activity(quiet < max(usual, patience), max(quiet, 0), longest, known)

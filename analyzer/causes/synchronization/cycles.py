@@ -115,7 +115,11 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         location=location(first),
         confidence=_unmatched_confidence(unmatched),
         summary=_unmatched_summary(unmatched, culprits),
-        evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
+        evidence=[
+            observation(c, "has ended" if c.completed and unmatched.missing else "waits in")
+            for c in (call, instead)
+            if c is not None
+        ]
         + [observation(c, "waits in") for c in _distinct(unmatched.missed) if c is not instead],
         advice=cause.advice,
     )
