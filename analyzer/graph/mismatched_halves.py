@@ -1,7 +1,7 @@
 """Sends and receives that would meet but for their tag or their group.
 
-Each of two ranks waits for the other's half, and has issued one that is no other half of it; so is a
-send that has ended without its receiver, and is never taken.  The one that left the channels that
+Each of two ranks waits for the other's half, and has issued one that is no other half of it; so is
+a send that has ended without its receiver, and is never taken.  The one that left the channels that
 it has used so far is wrong; tags that count steps are one channel.  Where both have used theirs
 before, that one is wrong whose tags come in rounds and now do not, while the tags of the other do.
 """
