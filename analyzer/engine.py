@@ -84,13 +84,14 @@ def gravest(worlds: Sequence[CaseFacts], verdicts: Sequence[Verdict]) -> Verdict
 
     A job that left fewer dumps than it lacks tells of nothing beside one that left more, nor does
     an attempt that was restarted, unless it shows what went wrong: then a later one that is
-    healthy does not hide it.
+    healthy does not hide it.  One that was dumped on its way need not have ended before the other.
     """
 
     def gravity(judged: tuple[CaseFacts, Verdict]) -> int:
         facts, verdict = judged
         inputs = verdict.inputs
-        tells = not facts.restarted and len(inputs.missing_ranks) < inputs.ranks
+        over = facts.restarted and not facts.graph.progressing
+        tells = not over and len(inputs.missing_ranks) < inputs.ranks
         unsure = verdict.status is Status.INCONCLUSIVE
         return _GRAVITY.index(verdict.status) + 2 * (unsure and not tells)
 

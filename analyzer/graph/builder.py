@@ -110,6 +110,7 @@ class _Builder:
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
         departure = self._departures.find(divergences, waits)
+        self._departures.label_silent(silent)
         label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)

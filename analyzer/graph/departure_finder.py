@@ -30,12 +30,10 @@ class DepartureFinder:
 
     def find(self, divergences: Sequence[Divergence], waits: OpenOperations) -> LeftOrder | None:
         """The rank that left the order of all others; it decides differences that are open."""
-        unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
-        proved = any(one.deviating for one in divergences)
-        if unnamed or not (waits.by_rank or proved):
+        if self._is_unnamed or not waits.by_rank:
             return None
-        found = self.orders.find(waits if waits.by_rank else None)
-        if proved:
+        found = self.orders.find(waits)
+        if any(one.deviating for one in divergences):
             if found is not None and not found.tied:
                 label_by_departure(divergences, self._with_own_edit(found), self._lookup)
             return None
@@ -57,6 +55,18 @@ class DepartureFinder:
                 divergence.skipped = found.edit is Edit.LEFT_OUT
         return found
 
+    def label_silent(self, silent: Sequence[Divergence]) -> None:
+        """Let the departure of a rank tell what its differences follow from that held up nobody."""
+        if self._is_unnamed or not any(one.deviating for one in silent):
+            return
+        found = self.orders.find(None)
+        if found is not None and not found.tied:
+            label_by_departure(silent, self._with_own_edit(found), self._lookup)
+
+    @property
+    def _is_unnamed(self) -> bool:
+        return any(group.doubtful or group.misnamed for group in self._group_table.groups)
+
     def keeps_own_order(self, rank: int) -> bool:
         """True if a rank's own rounds prove that it has issued nothing too often."""
         order = self._message_orders.whole.get(rank)
@@ -73,6 +83,8 @@ class DepartureFinder:
         """
         found = self._own_orders.find(self._group_table.expected, waits)
         explained = [w for w in waits.operations.values() if w.explained]
+        # The rest of a batch in which two do not agree is held up by these two.
+        explained = [w for w in explained if w.mismatched] or explained
         ends = {rank for w in explained for rank in (*w.waiters, w.peer) if rank is not None}
         return None if found is None or (ends and found.rank not in ends) else found
 

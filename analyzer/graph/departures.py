@@ -198,7 +198,10 @@ class ProgramOrders:
             predicted.pop() if len(predicted) == 1 else None,
             messages=all(call is not None and call.message for call in (here, there)),
             new=longest.is_new,
-            regrouped=here is not None and there is not None and here.place != there.place,
+            regrouped=here is not None
+            and there is not None
+            and here.place != there.place
+            and {here.place, there.place} <= longest.mine.places & longest.theirs.places,
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:
@@ -227,7 +230,17 @@ class ProgramOrders:
                         p is not None and p.has_entered(call.seq) is False for p in progress
                     ):
                         return rank
+                    if self._is_made_by_others(call, {rank, side.theirs.rank}):
+                        return side.theirs.rank
         return None
+
+    def _is_made_by_others(self, call: IssuedCall, besides: set[int]) -> bool:
+        """True if all members of its group but those made the very call, and there are some."""
+        others = set(self._groups[call.place].members) - besides
+        return bool(others) and all(
+            any(call.is_one_with(one) for order in self._orders.get(r, ()) for one in order.issued)
+            for r in others
+        )
 
     def _unheard(self, call: IssuedCall) -> int:
         """Members of a call's group of whose order nothing is known."""

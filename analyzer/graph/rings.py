@@ -118,7 +118,8 @@ class RingReader:
         unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
         if unsure:
             # They may wait for what they have started, or do something else.
-            self.undecided.update(unsure)
+            if not (full and self._name_either_way(cycle, calls, unsure, waits)):
+                self.undecided.update(unsure)
             return
         if full and not any(p2p):
             if _is_of_streams_alone(cycle) or was_crossed_before(cycle, self._lookup):
@@ -131,6 +132,28 @@ class RingReader:
             self.undecided.update(ranks)
             return
         self._enter_cycle(cycle, calls, full, waits)
+
+    def _name_either_way(
+        self, cycle: WaitCycle, calls: dict[int, Call], unsure: set[int], waits: OpenOperations
+    ) -> bool:
+        """Name the one rank of a ring that may do something else, where the ring is its work, too.
+
+        It holds all others up, whether it stopped on its host or waits for them.
+        """
+        if len(unsure) != 1 or unsure.isdisjoint(waits.unsettled):
+            return False
+        misdirected = self._misdirected(cycle, calls, waits)
+        if misdirected is not None and set(misdirected.deviating) == unsure:
+            self.unmatched.append(misdirected)
+            return True
+        if set(cycle.keys) != unsure or any(w.seq is None for w in cycle.places.values()):
+            return False
+        (rank,) = unsure
+        awaited = [w for w in waits.operations.values() if rank in w.absent]
+        if len({waiter for w in awaited for waiter in w.waiters} - unsure) < 2:
+            return False
+        self.stopped_hosts.append(WaitEnd(rank, awaited, "outside", elsewhere=True))
+        return True
 
     def _enter_cycle(
         self, cycle: WaitCycle, calls: dict[int, Call], full: bool, waits: OpenOperations

@@ -181,7 +181,7 @@ def _wait_cycle(
         # Whoever any of them could free has to be in it.
         knot = {rank: waits.first(rank)[0] for rank in sorted(component)}
         return WaitCycle(knot, all(w.certain for w in knot.values()), (), knot=True)
-    cycle = _shortest_cycle(edges)
+    cycle = _shortest_cycle(_settled(edges, waits.unsettled) or edges)
     keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
     if keys and keys[0] != cycle[0]:
         at = cycle.index(keys[0])
@@ -193,6 +193,15 @@ def _wait_cycle(
         )
     certain = all(waiting.certain for waiting in places.values())
     return WaitCycle(places, certain, tuple(keys))
+
+
+def _settled(edges: dict[int, set[int]], unsettled: set[int]) -> dict[int, set[int]]:
+    """The part of a ring of whose ranks all are known to wait in what they have open, if any."""
+    if unsettled.isdisjoint(edges):
+        return edges
+    known = {rank: edges[rank] - unsettled for rank in edges if rank not in unsettled}
+    rings = [component for component in _bottom_components(known) if len(component) > 1]
+    return {rank: known[rank] & rings[0] for rank in sorted(rings[0])} if rings else {}
 
 
 def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:

@@ -61,6 +61,8 @@ class OpenOperation:
     #: A divergence, a message whose ends do not agree, or names of groups that differ, explain why
     #: it does not finish.
     explained: bool = False
+    #: Of a message whose ends do not agree.
+    mismatched: bool = False
     #: It is a message of a batch in which somebody else lacks.
     in_held_batch: bool = False
 
@@ -245,6 +247,9 @@ def _explain_mismatches(mismatches: Iterable[MessageMismatch], waits: OpenOperat
             }
             for pending, waiting in mine:
                 waiting.explained = waiting.explained or pending.order in orders
+                waiting.mismatched = waiting.mismatched or (
+                    waiting.group is mismatch.group and channel.holds(pending, position)
+                )
 
 
 def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperations) -> None:

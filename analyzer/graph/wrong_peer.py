@@ -62,7 +62,7 @@ def find_wrong_peer(
             one
             for one in misdirected
             if (_peer_is_in_message(one, cycle) and not _is_mutual(one, cycle))
-            or _from_usual_call_site(one, lookup)
+            or _from_usual_call_site(one, lookup, alone=_is_mutual(one, cycle))
         ]
     else:
         # A peer that is past all messages may have left its half of this one out.
@@ -169,13 +169,16 @@ def _peer_is_in_message(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
     return theirs is not None and theirs.seq is None
 
 
-def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """True if the call comes from the line that usually serves one of those who wait."""
+def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup, *, alone: bool) -> bool:
+    """True if the call comes from the line that usually serves one of those who wait.
+
+    ``alone``: nothing else tells, so the line has to be known with those that lead to it.
+    """
     entries = lookup.entries(wrong_peer.rank)
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
-    if may_be_a_helper(entries.stack_at(index)):
+    if alone and may_be_a_helper(entries.stack_at(index)):
         return False  # A schedule's next phase may begin in the line that served the one before.
     place = call_site(entries.stack_at(index))
     half = op_of(wrong_peer.waiting.op).half

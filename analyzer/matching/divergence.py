@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
+from hanglab.analyzer.matching.later_votes import later_votes
 from hanglab.analyzer.matching.line_votes import side_at_common_line
 from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
@@ -115,6 +116,12 @@ class _Side:
     call: Call
     code: int
     ranks: list[int]
+    #: Members besides that went along with it later.
+    later: int = 0
+
+    @property
+    def votes(self) -> int:
+        return len(self.ranks) + self.later
 
 
 def _sides(sequences: Sequences, lookup: CallLookup, seq: int) -> list[_Side]:
@@ -178,9 +185,8 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
     progress = [sequences.group.progress.get(rank) for rank in sequences.group.members]
     known = [one for one in progress if one is not None and one.entered is not None]
     if len(known) < len(divergence.calls):
-        # Of ranks on their way nothing is known but what they called, and that they went on once it
-        # had ended: a host that runs ahead of its device does so before.
-        if not any(_went_on(sequences, rank, divergence.seq) for rank in divergence.calls):
+        # Of ranks on their way nothing is known but what they called: they went on.
+        if not any(sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls):
             return False
     held = min((min(one.unfinished) for one in known if one.unfinished), default=None)
     if held is None or held > divergence.seq + 1:
@@ -188,16 +194,14 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
     return held > divergence.seq and any(one.has_entered(held) is False for one in known)
 
 
-def _went_on(sequences: Sequences, rank: int, seq: int) -> bool:
-    """True if a rank was seen to issue the next operation, and this one as finished."""
-    progress = sequences.group.progress.get(rank)
-    part = progress.part if progress is not None else None
-    issued = sequences.code(rank, seq + 1) != GAP
-    return issued and part is not None and seq not in part.unfinished
-
-
 def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side]) -> Divergence:
     missing_votes = missing_votes_at(sequences, seq)
+    later = later_votes(sequences, seq, [side.ranks for side in sides], missing_votes)
+    for place in later.values():
+        sides[place].later += 1
+    sides.sort(key=lambda side: (-side.votes, min(side.ranks)))
+    unknown_calls = {r: why for r, why in missing_votes.unknown_calls.items() if r not in later}
+    missing_votes = replace(missing_votes, unknown_calls=unknown_calls)
     conforming = _conforming(sequences, seq, sides, missing_votes)
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
@@ -235,8 +239,8 @@ def _conforming(
     sequences: Sequences, seq: int, sides: list[_Side], missing_votes: MissingVotes
 ) -> _Side | None:
     """The side that does right: the majority, or who goes on as the group did before."""
-    known = sum(len(side.ranks) for side in sides)
-    if missing_votes.is_majority(len(sides[0].ranks), known):
+    known = sum(side.votes for side in sides)
+    if missing_votes.is_majority(sides[0].votes, known):
         return sides[0]
     fitting = []
     pattern: set[Hashable] = set()
@@ -252,7 +256,9 @@ def _conforming(
             pattern = set(past[-period:])
     if not fitting:
         lines = [
-            [_site(sequences, sequences.code(rank, seq)) for rank in side.ranks] for side in sides
+            [_site(sequences, sequences.code(rank, seq)) for rank in side.ranks]
+            + [_site(sequences, side.code)] * side.later
+            for side in sides
         ]
         place = side_at_common_line(lines, missing_votes)
         return None if place is None else sides[place]
@@ -265,7 +271,7 @@ def _conforming(
             continue
         now = sequences.signature(side.code)
         if _left_pattern_before(past, pattern, now) or not missing_votes.confirms_pattern(
-            len(steady.ranks), len(side.ranks), known, is_ahead=now in pattern
+            steady.votes, side.votes, known, is_ahead=now in pattern
         ):
             return None
     return steady

@@ -79,11 +79,11 @@ def find_parting(
         return None
     single = _parting(mine, theirs, at, at)
     found = _parting_by_runs(mine, theirs, done, set(fences))
-    if Edit.SWAPPED in single.proved:
-        return found
     # After one of these both come to the same end, which is less than another and a stop.
     ahead = {Edit.LEFT_OUT: -1, Edit.ADDED: 1}
     exact = frozenset(edit for edit in single.proved if ahead.get(edit) == len(mine) - len(theirs))
+    if Edit.SWAPPED in single.proved and not exact:
+        return found
     if exact:
         return replace(single, proved=exact)
     return single if found is not None and single.proved else found
@@ -131,10 +131,13 @@ def _parting_by_runs(
     The operations that follow such runs are added to ``fences`` (``learn``).
     """
     a = b = _agreeing(mine, theirs, 0, 0)
+    harmless: list[Counter[Token]] = []
     while a < len(mine) and b < len(theirs):
         size = _reordered(mine, theirs, a, b, fences)
-        if size and a + size <= done[0] and b + size <= done[1]:
+        run = Counter(mine[a : a + size])
+        if size and ((a + size <= done[0] and b + size <= done[1]) or run in harmless):
             a, b = a + size, b + size
+            harmless.append(run)
             if learn and a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
                 fences.add(mine[a])
         elif fences:
@@ -222,8 +225,12 @@ def _parting_by_fences(
         if more and whole[1]:
             edits.add(Edit.ADDED)
         if edits and not (here and there):
-            # Nothing between two fences: one of them is too many.
+            # Nothing between two fences: one of them is too many.  A call that neither ever made
+            # is the fence itself, made otherwise.
+            known = {*mine[:a], *theirs[:b]}
             edits = {Edit.LEFT_OUT if here else Edit.ADDED}
+            if not all(whole) and len(here + there) == 1 and known.isdisjoint(here + there):
+                edits = {Edit.CHANGED}
             return Parting(a, b, frozenset(edits), frozenset())
         if edits:
             if len(edits) > 1:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int32, RankDump
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int32, Int64, RankDump
 from hanglab.analyzer.matching.completion import complete, in_unclosed_batch
 from hanglab.analyzer.matching.entry_queries import (
     busiest_thread,
@@ -173,7 +173,8 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         if not part.gloo:
             # The end of a batch has the number of its last member, which the ring may have dropped.
             begins = summary.whole or not completion.ends[rows[0]]
-            part.counted = begins and int(entries.op_id[rows[0]]) == 1 and not active_only
+            all_there = not active_only or _has_all_batches(entries, rows[p2p[rows]])
+            part.counted = begins and int(entries.op_id[rows[0]]) == 1 and all_there
             if part.p2p and not active_only:
                 # A send or receive carries the number of the last collective before it.
                 part.entered = max(part.entered or 0, int(entries.seq[rows].max()))
@@ -196,6 +197,15 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
             for number, part in enumerate(parts)
         )
     read_pending(entries, summary, completion, dump)
+
+
+def _has_all_batches(entries: Entries, messages: Int64) -> bool:
+    """True if no number lacks of the group's sends and receives, from the first on.
+
+    Members of batches are never seen to finish, so that dumps of what is open have them all.
+    """
+    numbers = np.unique(entries.p2p_seq[messages])
+    return len(numbers) > 0 and int(numbers[0]) == 1 and int(numbers[-1]) == len(numbers)
 
 
 def _codes(entries: Entries) -> tuple[Int32, UInt64]:

@@ -12,7 +12,6 @@ from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Wa
 
 #: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
 #: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
-#: Buffers hold no roots and split lists, so another one looks like a device that stopped.
 #: Who hangs in its next call has left one out, or swapped the two: the same until it goes on.
 CAUSES: dict[str, frozenset[str]] = {
     "host_stop": frozenset({"missing_rank", "p2p_unmatched", "uneven_inputs", "rank0_work"}),
@@ -28,8 +27,8 @@ CAUSES: dict[str, frozenset[str]] = {
     "size": frozenset({"size_mismatch", "split_mismatch", "p2p_unmatched"}),
     "dtype": frozenset({"dtype_mismatch", "p2p_unmatched"}),
     "kind": frozenset({"collective_mismatch"}),
-    "root": frozenset({"root_mismatch", "fabric_stalled", "missing_rank"}),
-    "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled", "missing_rank"}),
+    "root": frozenset({"root_mismatch", "fabric_stalled"}),
+    "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled"}),
     "peer": frozenset({"p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective"}),
     "order": frozenset({
         "group_order", "p2p_deadlock", "collective_mismatch", "p2p_unmatched", "skipped_collective",
@@ -42,6 +41,10 @@ CAUSES: dict[str, frozenset[str]] = {
 
 #: Found only in what dumps do not hold, or not at all: they are played for what must stay silent.
 STOPS = ("host_stop", "device_stop")
+#: Differences that no buffer holds, and what a rank with one may be called if it had left the same
+#: dumps by a stop.
+UNSEEN = ("root", "splits")
+STOPPED = frozenset({"missing_rank", "gpu_fault"})
 #: One rank does otherwise than its peers in an operation of theirs.
 DIFFERENCES = frozenset({"skip", "extra", "size", "dtype", "kind", "root", "splits", "wrong_group"})
 

@@ -83,6 +83,10 @@ class Stops:
     hosts: dict[Thread, int] = field(default_factory=dict)
     #: Rank to the number of its operations that its device runs.
     devices: dict[int, int] = field(default_factory=dict)
+    #: Rank, number and place in its batch of an operation that never ends, for none who is in it.
+    stalled: tuple[int, int, int] | None = None
+    #: Rank and number of a part that never ends, although those of others do.
+    cut: tuple[int, int] | None = None
 
 
 def play(program: Program, stops: Stops | None = None) -> Play:
@@ -248,7 +252,9 @@ class _Player:
             slots.append(
                 _Slot(members, self.program.transport.eager, self.program.transport.tolerant)
             )
-        for ended in slots[count].arrive(part, played):
+        slot = slots[count]
+        slot.stalled = slot.stalled or self.is_stalled(part, played)
+        for ended in slot.arrive(part, played):
             self.end_part(ended, now)
 
     def meet_peer(self, part: Issue, played: Played, now: float) -> None:
@@ -258,7 +264,7 @@ class _Player:
         eager = self.program.transport.eager
         if part.kind == "send":
             ends = (played.rank, part.peer)
-            if eager:
+            if eager and not self.is_stalled(part, played):
                 self.end_part(played, now)
             key = (name, batch, *ends)
             waiting = self.mail.get(("recv", *key)) or self.mail.get(
@@ -268,7 +274,9 @@ class _Player:
                 self.mail.setdefault(("send", *key), []).append((part, played))
                 return
             other, receiver = waiting.pop(0)
-            if self.agree(part, other):
+            if self.agree(part, other) and not (
+                self.is_stalled(part, played) or self.is_stalled(other, receiver)
+            ):
                 self.end_part(receiver, now)
                 if not eager:
                     self.end_part(played, now)
@@ -280,7 +288,9 @@ class _Player:
             waiting = self.mail.get(("send", name, batch, sender, played.rank))
             if waiting:
                 other, source = waiting.pop(0)
-                if self.agree(part, other):
+                if self.agree(part, other) and not (
+                    self.is_stalled(part, played) or self.is_stalled(other, source)
+                ):
                     self.end_part(played, now)
                     if not eager:
                         self.end_part(source, now)
@@ -292,7 +302,16 @@ class _Player:
         same = (one.numel, one.dtype) == (other.numel, other.dtype)
         return same or self.program.transport.tolerant
 
+    def is_stalled(self, part: Issue, played: Played) -> bool:
+        if self.stops.stalled is None:
+            return False
+        rank, number, place = self.stops.stalled
+        here = issues_of(played.step)[place : place + 1]
+        return (played.rank, played.number) == (rank, number) and any(one is part for one in here)
+
     def end_part(self, played: Played, now: float) -> None:
+        if (played.rank, played.number) == self.stops.cut:
+            return
         self.push(now + OPERATION_MS, lambda then: self.ended(played, then))
 
     def ended(self, played: Played, now: float) -> None:
@@ -316,10 +335,13 @@ class _Slot:
         self.tolerant = tolerant
         self.parts: dict[int, tuple[Issue, Played]] = {}
         self.ended: set[int] = set()
+        self.stalled = False
 
     def arrive(self, part: Issue, played: Played) -> list[Played]:
         """Those who can end now."""
         self.parts[played.rank] = part, played
+        if self.stalled:
+            return []
         now = [m for m in self.parts if m not in self.ended and self.can_end(m)]
         self.ended.update(now)
         return [self.parts[member][1] for member in now]

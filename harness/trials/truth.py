@@ -3,13 +3,15 @@
 **Decidable.**  The program is played with each other single fault that could be told from
 outside: each host stopped where it stands, each device stopped before what it has open, the
 next operation of each thread left out, roots and split lists (which no buffer holds) changed,
-on each transport, and with no fault at all.  Those that leave the same dumps after the same
-losses (times apart: they differ from run to run) explain them as well as the truth does.  Where
+on each transport, with each operation stalled that some rank is seen in, by the network or the
+library and by nobody's fault, and with no fault at all.  Those that leave the same dumps after the
+same losses (times apart: they differ from run to run) explain them as well as the truth does.  Where
 buffers do not hold an operation (gloo's point-to-point), whoever has nothing open to see does.
 If ranks besides the culprits explain the dumps, they are its *rivals*: a verdict that names all
 of them, or nobody, or ``inconclusive``, is right, and one that accuses one alone guesses.  If
-nobody else does, the trial is decidable, with two exceptions: dumps that were taken while
-something moved, or whose files lost their times, cannot prove that it stopped moving.
+nobody else does, nor a stalled operation, the trial is decidable, with exceptions: dumps that were
+taken while something moved, or whose files lost their times, cannot prove that it stopped moving,
+and those in which all has ended cannot prove that something was to follow.
 
 *Partners* are ranks that may be named beside the culprit because another program, as good as
 this one, has the opposite fault at them: of two who disagree nobody knows which is odd.
@@ -29,7 +31,9 @@ from hanglab.harness.trials.dumps import is_visible, moment_of, ring_of, sizes
 from hanglab.harness.trials.faults import (
     CAUSES,
     DIFFERENCES,
+    STOPPED,
     STOPS,
+    UNSEEN,
     Fault,
     partners,
     play_with,
@@ -37,7 +41,7 @@ from hanglab.harness.trials.faults import (
 )
 from hanglab.harness.trials.losses import KINDS, Loss, random_loss
 from hanglab.harness.trials.lost_counts import counts_are_lost
-from hanglab.harness.trials.player import Play, Played
+from hanglab.harness.trials.player import Play, Played, Stops, play
 from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Transport, issues_of
 from hanglab.harness.trials.shapes import SHAPES
 
@@ -164,7 +168,8 @@ class Trial:
         """Ranks that have not come to what a culprit alone waits in, where they are several.
 
         Hosts stop together for one reason (a file system, a lock, the end of their data), and
-        then whoever was spared waits alone.  Not if it had gone on otherwise from some call of its.
+        then whoever was spared waits alone.  Not if it had gone on otherwise from some call of its,
+        or otherwise than several others, all of whose calls are known, did there.
         """
         waits = [o for mine in self.play.operations for o in mine if o.done == inf]
         if len({o.rank for o in waits}) != 1 or waits[0].rank not in self.culprits:
@@ -176,7 +181,7 @@ class Trial:
         }  # fmt: skip
         if issues_of(first.step)[0].peer is not None or len(absent) < 2 or self._unlike(first):
             return frozenset()
-        if any(self._further(member, first) for member in absent):
+        if any(self._further(member, first) for member in absent) or self._unlike_peers(first):
             return frozenset()
         return frozenset(absent)
 
@@ -219,6 +224,42 @@ class Trial:
         usual = {one for one, then in pairwise(seen) if (one, then) in steps}
         return any(one in usual for one, then in pairwise(seen) if (one, then) not in steps)
 
+    def _unlike_peers(self, played: Played) -> bool:
+        """Two others or more called alike, by their whole rings, and the rank otherwise.
+
+        Of a program in which it has no order of its own.
+        """
+        thread = played.thread
+        mine = self._whole_order(played.rank, thread)
+        alike = [
+            rank for rank in range(self.program.size)
+            if rank != played.rank and self._plan(rank, thread) == self._plan(played.rank, thread)
+        ]  # fmt: skip
+        orders = [one for one in (self._whole_order(r, thread) for r in alike) if one is not None]
+        if mine is None:
+            return False
+        unlike = sum(any(a != b for a, b in zip(mine, one, strict=False)) for one in orders)
+        return unlike > max(1, len(orders) // 2)
+
+    def _plan(self, rank: int, thread: int) -> list[object]:
+        threads = self.program.ranks[rank]
+        return [
+            self._seen(step) for step in (threads[thread] if thread < len(threads) else ())
+            if isinstance(step, Issue | Batch) and self._in_sight(step)
+        ]  # fmt: skip
+
+    def _whole_order(self, rank: int, thread: int) -> list[object] | None:
+        """What the thread called, by the rank's ring; None where that does not hold all of it."""
+        ring = ring_of(self.play, rank, self.loss)
+        if rank in self.loss.missing or ring.dropped or self.loss.active_only:
+            return None
+        kept = {entry.played for entry in ring.entries}
+        return [
+            self._seen(o.step)
+            for o in self.play.operations[rank]
+            if o.thread == thread and o in kept
+        ]
+
     @property
     def decidable(self) -> bool:
         if (
@@ -234,7 +275,42 @@ class Trial:
             return False
         if any(counts_are_lost(self.program, self.play, self.loss, one) for one in self.faults):
             return False
-        return not self.rivals and not self.healthy_too
+        if self.stuck and not self._shows_open:
+            return False
+        return not self.rivals and not self.healthy_too and not self._stall_explains
+
+    @property
+    def _shows_open(self) -> bool:
+        """Some dump has something that has not ended."""
+        return any(True for _ in self._seen_open())
+
+    def _seen_open(self) -> Iterator[Played]:
+        for rank, mine in enumerate(self.play.operations):
+            moment = moment_of(self.play, rank, self.loss)
+            if rank not in self.loss.missing:
+                yield from (
+                    o for o in mine if o.created <= moment < o.done and self._in_sight(o.step)
+                )
+
+    @cached_property
+    def _stall_explains(self) -> bool:
+        """An operation that some rank is in leaves the same dumps if it stalls without a fault.
+
+        All have come to it, as far as their dumps tell, and its network, or its library, does not
+        let it end: for all who are in it, or, on gloo, for one whose connection is cut.
+        """
+        stalls = [
+            Stops(stalled=(o.rank, o.number, place)) for o in self._seen_open() if o.started < inf
+            for place in range(len(issues_of(o.step)))
+        ] + [
+            Stops(cut=(o.rank, o.number)) for o in self._seen_open()
+            if self.program.groups[o.group].backend == "gloo"
+        ]  # fmt: skip
+        return any(
+            self._same(play(replace(self.program, transport=transport), stops))
+            for stops in stalls
+            for transport in self._transports()
+        )
 
     @property
     def _dated(self) -> bool:
@@ -278,9 +354,19 @@ class Trial:
         everybody = frozenset(range(self.program.size))
         return everybody - self.culprits - self.partners - self.rivals
 
-    @property
+    @cached_property
     def causes(self) -> frozenset[str]:
-        return frozenset().union(*(CAUSES[fault.kind] for fault in self.faults))
+        found = frozenset().union(*(CAUSES[fault.kind] for fault in self.faults))
+        hidden = [fault.rank for fault in self.faults if fault.kind in UNSEEN]
+        # No buffer holds a root, or split lists: another one may look like a stop of its rank.
+        return found | STOPPED if any(map(self._may_have_stopped, hidden)) else found
+
+    def _may_have_stopped(self, rank: int) -> bool:
+        return any(
+            self._same(play_with(replace(self.program, transport=transport), (fault,)))
+            for fault in self._hypotheses(rank) if fault.kind in STOPS
+            for transport in self._transports()
+        )  # fmt: skip
 
     def _same(self, other: Play) -> bool:
         return all(
