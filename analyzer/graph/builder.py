@@ -37,6 +37,7 @@ from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
+from hanglab.analyzer.worlds.thresholds import LONGEST_IDLE_NS
 
 
 def build_wait_for_graph(
@@ -259,10 +260,17 @@ class _Builder:
 
 def _idle_s(merged: MergedSummaries) -> float:
     """Seconds without anything that any rank did, where all were idle; else 0."""
-    summaries = [summary for summary in merged.ranks.values() if not summary.empty]
-    if not summaries or not all(summary.activity.idle for summary in summaries):
+    found = [summary.activity for summary in merged.ranks.values() if not summary.empty]
+    if not found:
         return 0.0
-    return min(summary.activity.quiet_ns for summary in summaries) / 1e9
+    if all(one.idle for one in found):
+        return min(one.quiet_ns for one in found) / 1e9
+    # Dumps that are older than the others tell of nothing since.
+    known = [one for one in found if one.quiet_ns != ABSENT]
+    if len(known) < len(found) or not any(one.idle for one in known):
+        return 0.0
+    quiet = max(one.written_ns for one in known) - max(o.written_ns - o.quiet_ns for o in known)
+    return quiet / 1e9 if quiet >= max(LONGEST_IDLE_NS, *(o.pause_ns for o in known)) else 0.0
 
 
 def _unrecorded_since_unknown(merged: MergedSummaries) -> bool:

@@ -60,6 +60,7 @@ def _proves_to_be_silent(merged: MergedSummaries, divergence: Divergence) -> boo
         rank: summary.parts
         for rank in divergence.calls
         if (summary := merged.ranks[rank]).silent_p2p
+        and any(part.gloo for part in summary.parts if part.name == divergence.group.name)
     }
     return all(
         any(

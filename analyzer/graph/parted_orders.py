@@ -61,11 +61,17 @@ class PartedOrders:
     @property
     def predicted(self) -> Edit | None:
         """The edit of the first that the rounds of the other tell."""
+        if self._is_made_later:
+            # Nothing too many: it is at the very operation of its peers.  So is the other one?
+            return None if self.reversed._is_made_later else Edit.LEFT_OUT
+        return predict_edit(*self.tokens, self.parting)
+
+    @property
+    def _is_made_later(self) -> bool:
+        """True if the second makes the very call later at which the first left the order."""
         mine, _ = self.calls
         later = self.there[self.parting.theirs + 1 :]
-        if mine is not None and any(mine.is_one_with(other) for other in later):
-            return Edit.LEFT_OUT  # Nothing too many: it is at the very operation of its peers.
-        return predict_edit(*self.tokens, self.parting)
+        return mine is not None and any(mine.is_one_with(other) for other in later)
 
     @property
     def is_new(self) -> bool:

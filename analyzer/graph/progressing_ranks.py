@@ -17,7 +17,7 @@ from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
 from hanglab.analyzer.worlds.thresholds import COPIED_LATER_NS
-from hanglab.recorder.case.operations import OPERATIONS
+from hanglab.recorder.case.operations import OPERATIONS, op_of
 
 #: Of operations that no member finishes before all have entered them.
 _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.synchronizing)
@@ -56,6 +56,17 @@ def _dumped_before(merged: MergedSummaries, group_table: GroupTable) -> Iterator
             if known != ABSENT and progress.has_entered(seq) is False:
                 if 0 < when - known < COPIED_LATER_NS:
                     yield rank
+    for rank, summary in merged.ranks.items():
+        for pending in summary.pending:
+            group = group_table.groups[group_table.places[rank, pending.part]]
+            other = pending.dst if op_of(pending.op).sends else pending.src
+            if pending.seq is not None or not 0 <= other < len(group.members):
+                continue
+            peer = merged.ranks.get(group.members[other])
+            known = peer.activity.known_until_ns if peer is not None else ABSENT
+            if peer is not None and known != ABSENT:
+                if 0 < pending.created_ns - known < COPIED_LATER_NS:
+                    yield peer.rank
 
 
 def _senders_behind(group: ResolvedGroup, merged: MergedSummaries) -> Iterator[int]:

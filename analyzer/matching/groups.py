@@ -168,12 +168,17 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
             continue
         parts = [merged.ranks[rank].parts[number] for rank, number in left]
         default = any(map(_is_default, parts))
-        members = everybody if default else tuple(sorted({rank for rank, _ in left}))
-        place = create(name, members, not default or expected is None)
+        # Shapes may tell that all ranks are in it, who has not come to it included.
+        all_of_job = not world_size_unknown and {p.size for p in parts} - {0} == {len(everybody)}
+        members = tuple(sorted({rank for rank, _ in left}))
+        members = everybody if default or all_of_job else members
+        place = create(name, members, not (default or all_of_job) or expected is None)
         # A gloo dump never gives members, but its groups do not share names.
         group_table.groups[place].doubtful = not default and not all(part.gloo for part in parts)
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
+        if all_of_job and not default:
+            _enter_who_never_came(merged, group_table.groups[place])
     _find_possible_members(merged, group_table)
     for place, group in enumerate(group_table.groups):
         if place in descriptions:
@@ -184,6 +189,16 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         group_table.name_conflicts += find_lone_names(group_table.groups, everybody)
     _assign_statuses(merged, group_table)
     return group_table
+
+
+def _enter_who_never_came(merged: MergedSummaries, group: ResolvedGroup) -> None:
+    """Note the members whose dumps hold all that they did, and nothing in the group."""
+    for rank in group.members:
+        summary = merged.ranks.get(rank)
+        if rank in group.progress or summary is None or summary.truncated:
+            continue
+        if summary.whole and summary.informative:
+            group.progress[rank] = GroupProgress(0)
 
 
 def _empty(merged: MergedSummaries) -> tuple[int, ...]:

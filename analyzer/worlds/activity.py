@@ -41,6 +41,8 @@ class Activity:
     pause_ns: int = 0
     #: Until when its dump is sure to hold all that it did.
     known_until_ns: int = ABSENT
+    #: When its dump was written, where that is known.
+    written_ns: int = ABSENT
     #: Its file has the time of a copy, which tells nothing of when it was dumped.
     copied: bool = False
 
@@ -66,7 +68,9 @@ def activity_of(dump: RankDump) -> Activity:
         return Activity(pause_ns=longest, copied=copied)
     usual = _within_timeouts(longest, entries)
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
-    return Activity(quiet < max(usual, patience), max(quiet, 0), longest, known)
+    return Activity(
+        quiet < max(usual, patience), max(quiet, 0), longest, known, written_ns=dump.written_ns
+    )
 
 
 def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:

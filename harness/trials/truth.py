@@ -5,8 +5,8 @@ outside: each host stopped where it stands, each device stopped before what it h
 next operation of each thread left out, roots and split lists (which no buffer holds) changed,
 on each transport, with each operation stalled that some rank is seen in, by the network or the
 library and by nobody's fault, and with no fault at all.  Those that leave the same dumps after the
-same losses (times apart: they differ from run to run) explain them as well as the truth does.  Where
-buffers do not hold an operation (gloo's point-to-point), whoever has nothing open to see does.
+same losses (times apart: they differ from run to run) explain them as well as the truth does.  If
+buffers do not hold an operation (gloo's point-to-point), so does whoever has nothing open to see.
 If ranks besides the culprits explain the dumps, they are its *rivals*: a verdict that names all
 of them, or nobody, or ``inconclusive``, is right, and one that accuses one alone guesses.  If
 nobody else does, nor a stalled operation, the trial is decidable, with exceptions: dumps that were
@@ -249,7 +249,7 @@ class Trial:
         ]  # fmt: skip
 
     def _whole_order(self, rank: int, thread: int) -> list[object] | None:
-        """What the thread called, by the rank's ring; None where that does not hold all of it."""
+        """Calls of the thread, by the rank's ring; None where that does not hold all of them."""
         ring = ring_of(self.play, rank, self.loss)
         if rank in self.loss.missing or ring.dropped or self.loss.active_only:
             return None
