@@ -64,7 +64,8 @@ def activity_of(dump: RankDump) -> Activity:
     longest = int(np.diff(created).max()) if len(created) > 1 else 0
     quiet = dump.written_ns - last_event_ns(entries)
     if dump.written_ns == ABSENT or not -FILE_CLOCK_LAG_NS <= quiet <= COPIED_LATER_NS:
-        copied = dump.written_ns != ABSENT and quiet > COPIED_LATER_NS
+        dated = dump.written_ns != ABSENT and last_event_ns(entries) > CLOCK_UNSET_NS
+        copied = dated and quiet > COPIED_LATER_NS
         return Activity(pause_ns=longest, copied=copied)
     usual = _within_timeouts(longest, entries)
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)

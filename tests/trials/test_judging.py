@@ -13,6 +13,16 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 FALSE: dict[str, tuple[int, ...]] = {}
 #: Seeds of families that were false once.
 MENDED = {
+    "dumps older than others were told as healthy": (25001179,),
+    "orders of the ranks' own were told as a call left out, where another one was made": (
+        25000599,
+    ),
+    "a rank dumped before it was waited for was told as missing": (25000776,),
+    "a job that was dumped on its way was hidden behind a later one": (24000580, 24001804),
+    "another size at the end of a round was told as the round's end left out": (24001324,),
+    "rounds in orders of the ranks' own, still open, were told as a call too many": (24000389,),
+    "of two that part the one was told whom a third goes along with": (24001529,),
+    "the rest of a batch with a dtype that differs accused its other ends": (24001762,),
     "a receive of a new phase was told as its rank's, whose peer has one too many": (9000605,),
     "an empty dump of another moment was hidden behind a full one": (9000088,),
     "files with the times of copies were told as healthy": (9000321,),
@@ -134,6 +144,17 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "votes that are lost, of ranks that went along with one side later": (24000392, 24000651),
+    "a call made twice, after which all come to one end": (24001174,),
+    "a ring beside ranks that may do something else": (24001818, 24000525, 24000955),
+    "a group that nobody else calls on from that line, of which open calls alone are left": (
+        24001735,
+    ),
+    "messages of batches in dumps of what is open": (24001233, 24000957),
+    "a size that differs on NCCL beside a group of gloo": (25001123,),
+    "a rank that never came to a group of gloo of which shapes tell how many are in it": (
+        25001162,
+    ),
     "a device that has not begun what its peers are in, beside ranks that have ended": (9000905,),
     "the call that ends a round, once more, beside ranks with orders or threads of their own": (
         9001041,
@@ -177,6 +198,15 @@ TOLD = {
 OPEN = (800155, 800595, 800639, 800668, 801126, 800190, 802952)
 #: Seeds whose messages no file counts, or whose other end, end, or date no file holds.
 UNCOUNTED = {
+    "the operation may stall without a fault of who left no dump": (
+        24000765,
+        24000945,
+        24001050,
+        24001494,
+        24001658,
+    ),
+    "one's part of a broadcast on gloo may be lost on its way": (24001203,),
+    "nothing is open in any dump": (24001705,),
     "a buffer begins with the end of a batch": (6003965,),
     "a buffer begins with what has not ended": (4002880, 4003652, 4003507, 4004350),
     "buffers hold open messages alone": (4001605, 4001850, 4002954),

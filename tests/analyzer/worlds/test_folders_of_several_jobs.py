@@ -58,6 +58,8 @@ def write(
         path = folder / layout(job, rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(torch_pickle(dump))
+        written_ns = dump["entries"][-1]["time_created_ns"] + 10 * SECOND_NS
+        os.utime(path, ns=(written_ns, written_ns))
 
 
 def hung(size: int, culprit: int, steps: int = 40, op: str = "all_reduce") -> dict[int, list[Row]]:

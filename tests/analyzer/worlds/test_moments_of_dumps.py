@@ -74,13 +74,29 @@ def test_a_job_idle_for_half_an_hour_is_not_healthy(
     assert f"for {minutes * 60} s when they were written" in verdict.summary
 
 
-@pytest.mark.parametrize("written_ns", [0, 2_000_000_000, 400 * 24 * 60 * MINUTE_NS, None])
-@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+@pytest.mark.parametrize(
+    ("backend", "written_ns"),
+    [
+        *(("nccl", late_ns) for late_ns in (0, 2_000_000_000)),
+        *(("gloo", late_ns) for late_ns in (0, 2_000_000_000, 400 * 24 * 60 * MINUTE_NS, None)),
+    ],
+)
 def test_a_job_that_had_just_moved_is_healthy_and_absurd_times_say_nothing(
     tmp_path: Path, backend: str, written_ns: int | None
 ) -> None:
     gloo_or_nccl(tmp_path, backend, 4, written_ns)
     assert analyze(tmp_path).status is Status.HEALTHY
+
+
+@pytest.mark.parametrize("written_ns", [400 * 24 * 60 * MINUTE_NS, None])
+def test_copies_that_lost_their_times_tell_nothing_of_groups_without_entries(
+    tmp_path: Path, written_ns: int | None
+) -> None:
+    gloo_or_nccl(tmp_path, "nccl", 4, written_ns)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "have the times of copies" in verdict.summary
+    assert verdict.inputs.would_decide == ["stacks of all ranks", "a later dump of each rank"]
 
 
 def test_sends_that_leave_no_entry_may_hang_behind_what_is_finished(tmp_path: Path) -> None:
@@ -90,11 +106,17 @@ def test_sends_that_leave_no_entry_may_hang_behind_what_is_finished(tmp_path: Pa
     assert "or in what leaves no entry" in verdict.summary
 
 
-def test_one_rank_that_moves_shows_that_the_job_is_not_idle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", [{2}, {0, 1, 3}])
+def test_dumps_that_are_older_than_others_do_not_show_that_a_job_went_on(
+    tmp_path: Path, old: set[int]
+) -> None:
     gloo_or_nccl(tmp_path, "nccl", 4, 30 * MINUTE_NS)
     last_ns = START_NS + 39 * 10_000_000
-    os.utime(tmp_path / "rank_2", ns=(last_ns + 100_000_000,) * 2)
-    assert analyze(tmp_path).status is Status.HEALTHY
+    for rank in old:
+        os.utime(tmp_path / f"rank_{rank}", ns=(last_ns + 100_000_000,) * 2)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "when they were written" in verdict.summary
 
 
 @pytest.mark.parametrize("late_ns", [MINUTE_NS, 30 * MINUTE_NS])
