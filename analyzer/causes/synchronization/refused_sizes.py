@@ -90,11 +90,13 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
     """The one member of whose operation nothing is known, where all others are in the same one.
 
     What came is no piece of that, so it came from another operation: of that member alone.
+    What there was room for has to be one: else the aborted rank itself was in an operation of
+    which nothing is known, and those that were with it before may be in that, too.
     """
     own = facts.graph.last_calls.get(view.rank)
     if own is None or own.seq is None or not own.arguments.input_sizes:
         return None
-    if _is_piece(own, received):
+    if _is_piece(own, received) or not _is_piece(own, expected):
         return None
     # What DistributedDataParallel issues after the last known call leaves nothing behind.
     known = {rank: facts.graph.last_calls.get(rank) for rank in own.group.members}
