@@ -25,7 +25,14 @@ from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
-from hanglab.analyzer.wording import Need, name_line, name_needs, name_ranks, need_dump
+from hanglab.analyzer.wording import (
+    Need,
+    name_line,
+    name_needs,
+    name_ranks,
+    need_dump,
+    need_later_dump,
+)
 
 #: Evidence that tells why ranks that are all in one place do not go on.
 _OF_BOTH_ENDS = [Need("native stacks"), Need("socket states of both ends")]
@@ -257,6 +264,8 @@ def _needs(facts: CaseFacts) -> list[Need]:
             needs.append(Need(f"the dumps of any ranks after {max(graph.expected)}"))
         if not needs and not graph.waits and (graph.idle_s or graph.no_entries):
             needs += [Need("stacks of all ranks"), Need("a later dump of each rank")]
+        if not needs:
+            needs += [need_later_dump(rank) for rank in sorted(graph.progressing)]
     return needs
 
 
