@@ -229,3 +229,32 @@ def test_who_raised_after_a_refused_size_has_still_failed_by_itself() -> None:
 
 def sized_as(size: tuple[int, ...]) -> Arguments:
     return Arguments(input_sizes=(size,), input_dtypes=("Float",))
+
+
+@pytest.mark.parametrize(
+    ("expected", "cause"),
+    [(704, Cause.COLLECTIVE_MISMATCH), (600, Cause.SIZE_MISMATCH)],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_size_of_another_operation_of_the_job_is_that_operation(
+    expected: int, cause: Cause, known: bool
+) -> None:
+    # Gathers of FSDP's 363 floats, and one of 11 x 32 of a weight: run on three ranks.
+    aborted = ended(view(0), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(726, expected)
+    lost = [raised(view(r), "RuntimeError", LOST, user(40), at=2000) for r in (1, 2)]
+    facts = job([aborted, *lost], trigger=None)
+    group = facts.graph.groups[0]
+    rows = [Row("all_gather", 1, inputs=[(363,)]), Row("all_gather", 2, inputs=[(11, 32)])]
+    rows += [Row("reduce_scatter", 3, inputs=[(1089,)]), Row("all_gather", 4, inputs=[(363,)])]
+    for rank in (1, 2):
+        facts.dumps[rank] = columns(rank, rows, members={"0": range(3)}, backend="gloo")
+        sized = sized_as((363,))
+        facts.graph.last_calls[rank] = Call(rank, group, 4, "all_gather", sized, (user(40),))
+    if known:  # It is past what is known of it, at another line.
+        last = Call(0, group, 3, "reduce_scatter", Arguments(), (user(40),), completed=True)
+        facts.graph.last_calls[0] = last
+    verdict = conclude(facts)
+    assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, cause, [0])
+    assert verdict.location is None
+    assert ("11, 32" in verdict.summary) == (cause is Cause.COLLECTIVE_MISMATCH)
