@@ -6,7 +6,7 @@ a network do to a rank is in neither: a replay would stand still there for anoth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, Verdict
@@ -48,11 +48,20 @@ _ENDS: Mapping[Cause, Collection[EndingKind]] = {
         EndingKind.WAITS_FOR_LOCK,
         EndingKind.WAITS_FOR_FILE_LOCK,
         EndingKind.HOLDS_FILE_LOCK,
+        EndingKind.SETS_KEY,
+        EndingKind.WAITS_FOR_KEY,
+        EndingKind.POLLS_FOR_KEY,
     },
 }
 
 
-def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: bool) -> str | None:
+def reason_outside(
+    verdict: Verdict,
+    endings: Mapping[int, RecordedEnding],
+    before_stop: Mapping[int, Sequence[RecordedEnding]],
+    *,
+    case: bool,
+) -> str | None:
     """The reason for which a replay comes to another cause; None where it can come to this one.
 
     ``case``: there is more than dumps, so what tells an end would have been found.
@@ -67,10 +76,13 @@ def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: 
             f"It takes {_OUTSIDE[cause]}, which no script brings about."
         )
     known = _ENDS.get(cause)
+    told = {rank: [*before_stop.get(rank, ())] for rank in verdict.culprits}
+    for rank, ending in endings.items():
+        told.setdefault(rank, []).append(ending)
     lacking = [
         rank
         for rank in verdict.culprits
-        if known is not None and not any(rank in told and told[rank].kind in known for told in ends)
+        if known is not None and not any(one.kind in known for one in told[rank])
     ]
     if lacking and case:
         return (
