@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.graph_replays import differing_replays
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, Verdict
 from hanglab.analyzer.wording import name_ranks
@@ -92,4 +94,16 @@ def reason_outside(
     return None
 
 
-__all__ = ["reason_outside"]
+def reason_in_graphs(facts: CaseFacts, verdict: Verdict) -> str | None:
+    """The reason for which no buffer has the calls in which ranks differ; None where one may."""
+    differing = differing_replays(facts) if facts.stuck and verdict.collective is None else None
+    if differing is None or not differing[1].keys() >= set(verdict.culprits):
+        return None
+    return (
+        f"This hang cannot be replayed: {name_ranks(verdict.culprits)} differ"
+        f"{'' if len(verdict.culprits) > 1 else 's'} in what replays of CUDA graphs launched, and "
+        "no buffer has an entry of that."
+    )
+
+
+__all__ = ["reason_in_graphs", "reason_outside"]

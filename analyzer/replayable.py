@@ -33,7 +33,7 @@ from hanglab.analyzer.recorded_endings import (
     recorded_endings,
     words_of,
 )
-from hanglab.analyzer.replay_limits import reason_outside
+from hanglab.analyzer.replay_limits import reason_in_graphs, reason_outside
 from hanglab.analyzer.source_positions import SourcePosition, differ, source_positions
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
@@ -232,6 +232,7 @@ class _JobReader:
             if view.exit is not None and not view.exit.by_recorder
         )
         reason = reason_outside(self._verdict, endings, before_stop, case=self._facts.case)
+        reason = reason or reason_in_graphs(self._facts, self._verdict)
         if reason is not None:
             raise NotReplayable(reason, self._verdict.advice or None)
         return ReplayableJob(
