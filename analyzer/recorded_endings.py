@@ -219,14 +219,14 @@ def _of_living(facts: CaseFacts, view: RankView, locks: Collection[int]) -> Reco
         return RecordedEnding(EndingKind.WAITS_AT_EXIT) if at_exit else None
     if view.rank in locks:
         return RecordedEnding(EndingKind.WAITS_FOR_FILE_LOCK)
-    key = awaited_key(view)
-    if key is not None:
-        return _of_key(key)
     if facts.blocked(view.rank) is not None:
         # Its host waits for its device, or for a thread of its own that calls.
         return None
     if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         return RecordedEnding(EndingKind.LEFT_LOOP)
+    key = awaited_key(view)
+    if key is not None:
+        return _of_key(key)
     if met_full_disk(facts, view):
         return RecordedEnding(EndingKind.WAITS_FOR_FULL_DISK)
     if view.position.place is StackPlace.LOADER:
