@@ -213,7 +213,9 @@ def _layout(functions: CallFunctions, reproduction: Reproduction) -> CallLayout:
         issued = run.ranks[rank].issued
         stops = next((n for n, one in enumerate(issued) if not one.done), len(calls))
         calls[stops:stops] = map(call_of, done)
-        if on_device(reproduction.backend) and ending is not RankEnding.ITSELF:
+        # Who waits stands in the loop where a peer has left it, also where hosts only enqueue.
+        stands = ending is not RankEnding.ITSELF or RankEnding.BEHIND_LOOP in reproduction.endings
+        if on_device(reproduction.backend) and stands:
             calls.append((SYNCHRONIZE,))
         if ending is RankEnding.STANDS_STILL:
             calls.append(("stand_still",))

@@ -72,6 +72,8 @@ def write_script(
             way = "goes on" if goes_on(job, call) else "waits"
             if rank in job.endings and not call.finished:
                 way = "is left"
+            elif by_loops and way == "waits" and not call.finished:
+                way = "stands"
             rows[-1].append(
                 [
                     # Calls are no iterations; but who left a loop has made fewer of them there.

@@ -92,7 +92,10 @@ class RankCalls:
         time.sleep(max(0.0, self.began + at - time.monotonic()))
         self.do_besides(turn)
         work = in_thread(SITES[site], call) if thread else SITES[site](call)
-        if way != "waits":
+        if way == "stands":
+            # Within the loop that a peer has left, also where hosts only enqueue.
+            wait_for([(call, work)])
+        elif way != "waits":
             (self.running if way == "goes on" else self.left).append((call, work))
         if ending and turn == ending["turn"]:
             wait_for(self.running)

@@ -388,6 +388,24 @@ def test_a_job_of_nccl_replays_on_an_emulated_device(
     assert told.count("same") == 4 and "stands for the device of nccl" in told
 
 
+#: Of each category of what calls tell, one; the last stands behind a loop that hosts are in.
+ON_THE_DEVICE = ("crossed_on_device", "split_mismatch", "p2p_deadlock", "uneven_inputs")
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("scenario", ON_THE_DEVICE)
+def test_a_case_of_the_emulated_device_replays_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    device = ("--backend", "nccl-emulated")
+    assert main(["run", "--no-control", *device, scenario]) == 0
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays", *device) == 0
+
+
 @needs_torch
 def test_what_holds_no_hang_is_told_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
