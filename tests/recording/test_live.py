@@ -41,6 +41,7 @@ def pids_of(case: Path) -> dict[int, int]:
     return {rank: one.pid for rank, one in described.items() if one is not None}
 
 
+@pytest.mark.slow
 def test_lines_at_changes_and_the_verdict_where_the_job_hangs(tmp_path):
     with started(recorded(tmp_path, "15"), tmp_path) as job:
         wait_for(lambda: pids_of(tmp_path / "case").get(1))
@@ -62,6 +63,7 @@ def test_lines_at_changes_and_the_verdict_where_the_job_hangs(tmp_path):
     assert not _ESCAPES.search(by_rank.stdout)
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_who_waits_and_ctrl_c_leaves_the_job_alone(tmp_path):
     with started(recorded(tmp_path, "120"), tmp_path) as job:
         wait_for(lambda: pids_of(tmp_path / "case").get(1))
