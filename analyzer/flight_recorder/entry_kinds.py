@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -18,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Float64, Int32, Int64
+from hanglab.analyzer.flight_recorder.known_kinds import EntryLayout, KnownKinds, UInt8, known_kinds
 from hanglab.analyzer.flight_recorder.pickle_walk import (
     COLUMNS,
     NUMBERS,
     EntryKind,
     Keys,
     Walk,
-    kind_of,
     walk,
 )
 
@@ -40,8 +39,6 @@ _FORMS = {
 
 #: Of a value that is remembered: under an index that is given, or under the next free one.
 PUT = rb"(?:q.|r.{4}|\x94)?"
-
-UInt8 = npt.NDArray[np.uint8]
 
 
 class WrongKinds(Exception):
@@ -101,7 +98,7 @@ class Ring:
     prefix: Walk
     first: EntryKind
     last: EntryKind
-    known: _KnownKinds
+    known: KnownKinds
 
     @classmethod
     def of(cls, data: bytes, begin: int) -> Ring | None:
@@ -116,10 +113,10 @@ class Ring:
         starts = _starts(data, b"(" + get, begin + 1)
         if len(starts) < 2 or data[-1:] != b".":
             return None
-        first = _known_kinds(()).of_one(data[begin : int(starts[0])])
+        first = known_kinds(()).of_one(data[begin : int(starts[0])])
         if first is None or (len(first.puts) and first.memoized):
             return None
-        known = _known_kinds(_keys(data, begin, int(starts[0]), prefix, first))
+        known = known_kinds(_keys(data, begin, int(starts[0]), prefix, first))
         last = known.of_one(data[int(starts[-1]) : -1])
         return None if last is None else cls(data, begin, starts, prefix, first, last, known)
 
@@ -146,7 +143,7 @@ class Ring:
                     like = self.known.kind(self.data[start : start + size])
                     if like is None or len(numbers) * 2 > len(bulk):
                         return None
-                    layouts.append(_EntryLayout.of(like, size))
+                    layouts.append(EntryLayout.of(like, size))
                 layout = layouts[tried]
                 tried += 1
                 alike = (entries[:, layout.places] == layout.opcodes).all(axis=1)
@@ -319,68 +316,6 @@ def _everywhere(data: bytes, form: str) -> npt.NDArray[Any]:
     size = np.dtype(form).itemsize
     view: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), form, data, 0, (1,))
     return view
-
-
-@dataclass(frozen=True)
-class _EntryLayout:
-    """Places at which entries of one length may differ, and the opcodes before these."""
-
-    mask: tuple[int, ...]
-    #: For each byte 0 where entries may differ, else 255.
-    kept: UInt8
-    places: Int64
-    opcodes: UInt8
-
-    @classmethod
-    def of(cls, kind: EntryKind, size: int) -> _EntryLayout:
-        opcodes = [(n.at, n.opcode) for n in kind.numbers]
-        opcodes += [(at - 1, ord("q" if size == 1 else "r")) for at, size in kind.puts.tolist()]
-        places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())
-        kept = np.full(size, 0xFF, dtype=np.uint8)
-        kept[list(kind.mask)] = 0
-        return cls(
-            kind.mask,
-            kept,
-            np.array(places, dtype=np.int64),
-            np.array(codes, dtype=np.uint8),
-        )
-
-
-class _KnownKinds:
-    """Kinds of entries whose keys stand at some places of the memo; other ranks have them, too."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._columns = dict(keys)
-        self._kinds: dict[bytes, EntryKind | None] = {}
-        #: By the length of entries.
-        self.layouts: defaultdict[int, list[_EntryLayout]] = defaultdict(list)
-
-    def kind(self, piece: bytes) -> EntryKind | None:
-        if piece not in self._kinds:
-            if len(self._kinds) >= _MOST_KINDS:
-                self._kinds.clear()
-                self.layouts.clear()
-            self._kinds[piece] = kind_of(piece, self._columns)
-        return self._kinds[piece]
-
-    def of_one(self, piece: bytes) -> EntryKind | None:
-        """The kind of one entry, walked over only where none is known that it is like."""
-        entry = np.frombuffer(piece, dtype=np.uint8)
-        layouts = self.layouts[len(piece)]
-        for layout in layouts:
-            if (entry[layout.places] == layout.opcodes).all():
-                kind = self.kind((entry & layout.kept).tobytes())
-                if kind is not None and kind.mask == layout.mask:
-                    return kind
-        kind = self.kind(piece)
-        if kind is not None:
-            layouts.append(_EntryLayout.of(kind, len(piece)))
-        return kind
-
-
-#: More are forgotten: a few hundred are of one job.
-_MOST_KINDS = 4096
-_known_kinds = lru_cache(maxsize=8)(_KnownKinds)
 
 
 def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
