@@ -284,7 +284,7 @@ def cut_ranks(
 def _among(
     done: RecordedEnding, calls: Sequence[RecordedCall], places: Sequence[Mapping[int, int]]
 ) -> RecordedEnding:
-    """What a rank did besides, before as many of its calls as are left to it."""
+    """The deed of a rank, before as many of its calls as are left to it."""
     after = done.operations_after
     if not after or after > len(calls):
         return done
