@@ -95,7 +95,7 @@ class Search:
                 kept = self._confirm_all([larger]) or kept
 
     def _simulated_smallest(self, begin: ReducedProgram) -> ReducedProgram | None:
-        """The rest that phases leave of a program with all its ranks; None if it hangs otherwise."""
+        """The rest that phases leave with all of its ranks; None if it does not hang so."""
 
         def holds(reduced: ReducedProgram) -> bool:
             self._tell("operations of more ranks", reduced)
