@@ -77,6 +77,7 @@ def replay(source: Path, out: Path, *more: str) -> int:
     return main(["replay", str(source), "--out", str(out), "--hang-after", "2", *more])
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -192,6 +193,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(180)
 def test_an_exception_that_was_swallowed_is_swallowed_again(
@@ -306,6 +308,7 @@ def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str, back
     assert replay(MEGATRON / job, tmp_path, "--backend", backend) == 0
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_a_job_of_nccl_replays_on_an_emulated_device(
@@ -409,6 +412,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_a_replay_and_keeps_what_it_captured(

@@ -41,6 +41,7 @@ def pids_of(case: Path) -> dict[int, int]:
     return {rank: one.pid for rank, one in described.items() if one is not None}
 
 
+@pytest.mark.slow
 def test_lines_at_changes_and_the_verdict_where_the_job_hangs(tmp_path):
     with started(recorded(tmp_path, "15"), tmp_path) as job:
         wait_for(lambda: pids_of(tmp_path / "case").get(1))
@@ -76,6 +77,7 @@ def waits_told(tmp_path: Path, how: str, line: str) -> str:
         return told
 
 
+@pytest.mark.slow
 def test_a_device_that_waits_for_a_peer_that_has_launched_nothing(tmp_path):
     told = waits_told(tmp_path, "away", "for rank 1")
     assert re.search(
@@ -85,11 +87,13 @@ def test_a_device_that_waits_for_a_peer_that_has_launched_nothing(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_devices_that_wait_for_each_other(tmp_path):
     told = waits_told(tmp_path, "exchange", "for rank 2")
     assert "the device of rank 0 is in recv from rank 2 of pair, device_program.py:27" in told
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_who_waits_and_ctrl_c_leaves_the_job_alone(tmp_path):
     with started(recorded(tmp_path, "120"), tmp_path) as job:
         wait_for(lambda: pids_of(tmp_path / "case").get(1))
