@@ -183,7 +183,7 @@ class JsonLines(JsonFile[list[T], T], Generic[T]):
         for number, line in enumerate(data.split(b"\n"), 1):
             if not line.strip():
                 continue
-            record = _decode(line, type_, lambda why, at=number: damaged(f"line {at} {why}"))
+            record = _decode(line, type_, _of_line(number, damaged))
             if record is not None:
                 records.append(record)
         return records
@@ -272,6 +272,10 @@ class FileSet(EvidenceFile[list[bytes]]):
             return []
         found = (read_regular(path / name, self.limit, problems) for name in reversed(names))
         return [data for data in found if data is not None]
+
+
+def _of_line(number: int, damaged: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda why: damaged(f"line {number} {why}")
 
 
 def _decode(data: bytes, type_: type[T], damaged: Callable[[str], None]) -> T | None:

@@ -12,6 +12,7 @@ import pytest
 from pages import unpacked
 
 from hanglab.recorder.archive import redaction
+from hanglab.recorder.archive.progress_redaction import redact_progress
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.text_redaction import TextRedaction
 from hanglab.recorder.case.reader import CaseReader
@@ -36,12 +37,16 @@ _KINDS = ("file", "function", "host", "group", "section", "thread", "value", "pa
 class HostileNames(Pseudonyms):
     """Gives a hostile word for each name, another one for each."""
 
+    #: Texts of a progress file have no surrogates.
+    mapped = False
+
     def _next(self, kind: str, original: str) -> str:
         word = super()._next(kind, original)
         if kind not in _KINDS:
             return word
         number = int(word.removeprefix(kind))
-        return HARMFUL[(number + _KINDS.index(kind)) % len(HARMFUL)].replace(".", "") + word
+        harmful = HARMFUL[(number + _KINDS.index(kind)) % len(HARMFUL)].replace(".", "") + word
+        return harmful.encode("utf-8", "replace").decode() if self.mapped else harmful
 
 
 class HostileTexts(TextRedaction):
@@ -58,10 +63,19 @@ class HostileTexts(TextRedaction):
         return lines.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def _hostile_progress(data: bytes, names: HostileNames) -> bytes:
+    names.mapped = True
+    try:
+        return redact_progress(data, names)
+    finally:
+        names.mapped = False
+
+
 def hostile_case(entry: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The Case of a corpus entry with hostile names and texts."""
     monkeypatch.setattr(redaction, "Pseudonyms", HostileNames)
     monkeypatch.setattr(redaction, "TextRedaction", HostileTexts)
+    monkeypatch.setattr(redaction, "redact_progress", _hostile_progress)
     target = folder / "hostile"
     target.mkdir()
     redaction.redact(CaseReader(unpacked(entry, folder)), target)

@@ -143,7 +143,7 @@ def is_undecided(subject: Subject) -> bool:
 
 
 def _add_absence(words: Words, subject: Subject) -> None:
-    """What keeps the one rank away that others wait for: its device, or its host."""
+    """Fields on what keeps the one rank away that others wait for: its device, or its host."""
     if subject.is_outside:
         words["outside"] = ""
     sink, stopped = subject.lone_sink, None

@@ -145,7 +145,7 @@ class Subject:
 
     @cached_property
     def lone_sink(self) -> Sink | None:
-        """What the graph says of the one culprit for which others wait."""
+        """The graph's word on the one culprit, where others wait for it."""
         if self.facts is None or len(self.culprits) != 1:
             return None
         return self.facts.sink(self.culprits[0])
