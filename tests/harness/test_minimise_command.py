@@ -37,6 +37,7 @@ ON_GLOO = (
     "group_order",
     "halo_wrong_neighbour",
     "missing_rank",
+    "next_bucket",
     "p2p_deadlock",
     "p2p_unmatched",
     "reduction_mismatch",

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from installed import needs_torch
 
+from hanglab.analyzer.replayable import NotReplayable, read_replayable
+
 pytestmark = needs_torch
 
 _SCENARIO = """\
@@ -73,6 +75,10 @@ def test_ranks_are_named_by_the_number_of_their_replays(
         culprits=set(culprits), captured=_REDUCE,
     )  # fmt: skip
     assert (verdict["cause"], verdict["culprits"]) == (cause, culprits), verdict["summary"]
+    # Calls that no buffer has cannot be made again.
+    case = tmp_path / "runs" / "latest" / "replayed" / "fault" / "0" / "case"
+    with pytest.raises(NotReplayable, match="replays of CUDA graphs launched, and no buffer"):
+        read_replayable(case)
 
 
 @pytest.mark.slow
