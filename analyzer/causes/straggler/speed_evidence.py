@@ -43,8 +43,9 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         for rank in sorted(known.ranks)
         if (file := _missing_file(timing, rank)) is not None
     }
+    some_are_left = len(window.lateness) > len(missing) + 1
     return SpeedEvidence(
-        [_compared(timing, set(missing))] * (len(window.lateness) > len(missing) + 1)
+        ([_compared(timing, set(missing))] if some_are_left else [])
         + [
             Evidence(
                 "progress",
