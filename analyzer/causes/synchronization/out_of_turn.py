@@ -38,7 +38,7 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
 
 
 def alternatives(before: Cause, now: Finding) -> list[tuple[Cause, list[int], float]]:
-    """What a finding of that cause may be, besides what it was taken for."""
+    """Causes that a finding may have besides, where it was a size that differs ``before``."""
     if before is not Cause.SIZE_MISMATCH or now.cause is before:
         return []
     return [
