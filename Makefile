@@ -33,17 +33,17 @@ quick: $(READY)  ## Run a sample of each category in less than a minute
 
 # What pytest makes of the tests is kept, whatever the shell says: workers begin seconds sooner.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY)  ## Run the tests (WORKERS=6 TEST_OPTIONS="...")
+test: $(READY)  ## Run the tests; with TEST_OPTIONS="-m 'not long'" the slow ones, too (WORKERS=6)
 	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_OPTIONS)
 
-test-long: $(READY)  ## Run the tests that take minutes
+test-long: $(READY)  ## Run the tests that neither `make test` nor .ci/run does
 	$(BIN)/python -m pytest -m long
 
 coverage: export PYTHONDONTWRITEBYTECODE :=
 coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=6 TEST_OPTIONS="...")
 	rm -rf artifacts/coverage
 	mkdir -p artifacts/coverage
-	-$(BIN)/coverage run -m pytest -n $(WORKERS) --timeout 600 $(TEST_OPTIONS)
+	-$(BIN)/coverage run -m pytest -m "not long" -n $(WORKERS) --timeout 600 $(TEST_OPTIONS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o artifacts/coverage/report.json
 	$(BIN)/python -m tools.room_coverage artifacts/coverage/report.json

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from hanglab.analyzer.assumed_calls import RecordedCall
 from hanglab.analyzer.program.minimisation import exactly_ranks, last_operations
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import (
@@ -15,6 +16,7 @@ from hanglab.analyzer.program.reduced_program import (
     whole,
 )
 from hanglab.analyzer.program.simulation import Backend, Run
+from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.replayable import NotReplayable, ReplayableJob, program_of
 from hanglab.analyzer.simulated_verdict import Simulation, semantics_of, simulated
 from hanglab.analyzer.source_positions import positions_among
@@ -267,11 +269,25 @@ def cut_ranks(
         for mine in calls
     ]
     ended = frozenset(place for place, rank in enumerate(ranks) if rank in job.ended)
-    endings, before_stop = (
-        {place: told[rank] for place, rank in enumerate(ranks) if rank in told}
-        for told in (job.endings, job.before_stop)
-    )
+    endings = {at: job.endings[rank] for at, rank in enumerate(ranks) if rank in job.endings}
+    before_stop = {
+        at: [_among(done, job.calls[rank], places) for done in job.before_stop[rank]]
+        for at, rank in enumerate(ranks)
+        if rank in job.before_stop
+    }
     kept = tuple(groups[group] for group in used)
     job = replace(job, groups=kept, calls=calls, ended=ended, endings=endings)
     positions = positions_among(job.positions, ranks)
     return replace(job, before_stop=before_stop, positions=positions), ranks
+
+
+def _among(
+    done: RecordedEnding, calls: Sequence[RecordedCall], places: Sequence[Mapping[int, int]]
+) -> RecordedEnding:
+    """The deed of a rank, before as many of its calls as are left to it."""
+    after = done.operations_after
+    if not after or after > len(calls):
+        return done
+    later = [call.action for call in calls[-after:]]
+    left = sum(of_members(action, places[action.group]) is not None for action in later)
+    return replace(done, operations_after=left)

@@ -6,9 +6,10 @@ And what they did before they stopped that is no call either, where that is why.
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 
 from hanglab.analyzer.causes.network.store_lost import lost_store
 from hanglab.analyzer.causes.resource.disk_full import failed_on_full_disk, met_full_disk
@@ -20,6 +21,7 @@ from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loops import left_loops
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
+from hanglab.analyzer.facts.store_waits import KeyUse, awaited_key, earlier_keys
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 
 
@@ -43,7 +45,10 @@ class EndingKind(str, Enum):
     #: One serves a store that others still need once it has left.
     KEEPS_STORE = "keeps_store"
     ASKS_STORE = "asks_store"
-    #: These two are no ends: what follows them is.
+    WAITS_FOR_KEY = "waits_for_key"
+    POLLS_FOR_KEY = "polls_for_key"
+    #: These are no ends: what follows them is.
+    SETS_KEY = "sets_key"
     HOLDS_FILE_LOCK = "holds_file_lock"
     HANDLES = "handles"
 
@@ -62,6 +67,11 @@ WITHIN_CALLS = frozenset(
 _FILE_LOCKS = "file_locks"
 #: Functions in which an interpreter that ends waits for threads.
 _AT_EXIT = frozenset({"_shutdown", "_python_exit"})
+_OF_KEYS = {
+    EndingKind.SETS_KEY: "set",
+    EndingKind.WAITS_FOR_KEY: "waited for",
+    EndingKind.POLLS_FOR_KEY: "asked again and again for",
+}
 _WORDS = {
     EndingKind.STOPPED: "its process was stopped (state T)",
     EndingKind.HOLDS_GIL: "a thread of it held the interpreter's lock in C",
@@ -89,8 +99,11 @@ class RecordedEnding:
     number: int = 0
     #: Call that it left by (``os._exit``), or type of the exception.
     how: str = ""
-    #: Message of the exception.
+    #: Message of the exception, or key of a store.
     text: str = ""
+    #: Operations that the rank has begun since, of what is no end; None: the one in which it
+    #: stopped.
+    operations_after: int | None = None
 
     @property
     def words(self) -> str:
@@ -105,7 +118,20 @@ class RecordedEnding:
             return f"it ended with {self.how}"
         if self.kind is EndingKind.HANDLES:
             return f"it printed {self.how} and went on"
+        if self.kind in _OF_KEYS:
+            return f"it {_OF_KEYS[self.kind]} the store's key {self.text!r}"
         return _WORDS[self.kind]
+
+
+def words_of(done: Sequence[RecordedEnding]) -> str:
+    """The evidence of all that a rank did besides, keys that it used in one way together."""
+    told = []
+    for kind, group in groupby(done, lambda one: one.kind):
+        alike = list(group)
+        keys = ", ".join(repr(one.text) for one in alike)
+        more = kind in _OF_KEYS and len(alike) > 1
+        told.append(f"it {_OF_KEYS[kind]} the store's keys {keys}" if more else alike[0].words)
+    return ", ".join(told)
 
 
 def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
@@ -125,19 +151,31 @@ def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
     return found
 
 
-def recorded_before_stop(facts: CaseFacts) -> dict[int, RecordedEnding]:
-    """Deeds of ranks before the call in which they stopped that are why peers wait."""
+def recorded_before_stop(facts: CaseFacts) -> dict[int, tuple[RecordedEnding, ...]]:
+    """Deeds of ranks before the call in which they stopped that are why peers wait, in order."""
     if not facts.stuck:
         return {}
-    found: dict[int, RecordedEnding] = {}
+    found = {
+        rank: tuple(_of_key(use) for use in uses) for rank, uses in earlier_keys(facts).items()
+    }
     for rank, view in facts.ranks.items():
         handled = swallowed_exception(facts, view) if view.ended is None else None
         if handled is not None:
-            found[rank] = RecordedEnding(EndingKind.HANDLES, how=handled.type, text=handled.message)
+            done = RecordedEnding(EndingKind.HANDLES, how=handled.type, text=handled.message)
+            found[rank] = (*found.get(rank, ()), done)
     for wait in host_waits(facts).values():
         if wait.source == _FILE_LOCKS:
-            found |= {holder: RecordedEnding(EndingKind.HOLDS_FILE_LOCK) for holder in wait.on}
+            found |= {holder: (RecordedEnding(EndingKind.HOLDS_FILE_LOCK),) for holder in wait.on}
     return found
+
+
+def _of_key(use: KeyUse) -> RecordedEnding:
+    kind = EndingKind.POLLS_FOR_KEY if use.polls else EndingKind.WAITS_FOR_KEY
+    return RecordedEnding(
+        EndingKind.SETS_KEY if use.sets else kind,
+        text=use.key,
+        operations_after=use.operations_after,
+    )
 
 
 def _store_lost(facts: CaseFacts) -> dict[int, RecordedEnding]:
@@ -186,6 +224,9 @@ def _of_living(facts: CaseFacts, view: RankView, locks: Collection[int]) -> Reco
         return None
     if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         return RecordedEnding(EndingKind.LEFT_LOOP)
+    key = awaited_key(view)
+    if key is not None:
+        return _of_key(key)
     if met_full_disk(facts, view):
         return RecordedEnding(EndingKind.WAITS_FOR_FULL_DISK)
     if view.position.place is StackPlace.LOADER:
@@ -206,4 +247,5 @@ __all__ = [
     "RecordedEnding",
     "recorded_before_stop",
     "recorded_endings",
+    "words_of",
 ]

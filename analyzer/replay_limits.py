@@ -6,8 +6,10 @@ a network do to a rank is in neither: a replay would stand still there for anoth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.graph_replays import differing_replays
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, Verdict
 from hanglab.analyzer.wording import name_ranks
@@ -48,11 +50,20 @@ _ENDS: Mapping[Cause, Collection[EndingKind]] = {
         EndingKind.WAITS_FOR_LOCK,
         EndingKind.WAITS_FOR_FILE_LOCK,
         EndingKind.HOLDS_FILE_LOCK,
+        EndingKind.SETS_KEY,
+        EndingKind.WAITS_FOR_KEY,
+        EndingKind.POLLS_FOR_KEY,
     },
 }
 
 
-def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: bool) -> str | None:
+def reason_outside(
+    verdict: Verdict,
+    endings: Mapping[int, RecordedEnding],
+    before_stop: Mapping[int, Sequence[RecordedEnding]],
+    *,
+    case: bool,
+) -> str | None:
     """The reason for which a replay comes to another cause; None where it can come to this one.
 
     ``case``: there is more than dumps, so what tells an end would have been found.
@@ -67,10 +78,13 @@ def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: 
             f"It takes {_OUTSIDE[cause]}, which no script brings about."
         )
     known = _ENDS.get(cause)
+    told = {rank: [*before_stop.get(rank, ())] for rank in verdict.culprits}
+    for rank, ending in endings.items():
+        told.setdefault(rank, []).append(ending)
     lacking = [
         rank
         for rank in verdict.culprits
-        if known is not None and not any(rank in told and told[rank].kind in known for told in ends)
+        if known is not None and not any(one.kind in known for one in told[rank])
     ]
     if lacking and case:
         return (
@@ -80,4 +94,16 @@ def reason_outside(verdict: Verdict, *ends: Mapping[int, RecordedEnding], case: 
     return None
 
 
-__all__ = ["reason_outside"]
+def reason_in_graphs(facts: CaseFacts, verdict: Verdict) -> str | None:
+    """The reason for which no buffer has the calls in which ranks differ; None where one may."""
+    differing = differing_replays(facts) if facts.stuck and verdict.collective is None else None
+    if differing is None or not differing[1].keys() >= set(verdict.culprits):
+        return None
+    return (
+        f"This hang cannot be replayed: {name_ranks(verdict.culprits)} differ"
+        f"{'' if len(verdict.culprits) > 1 else 's'} in what replays of CUDA graphs launched, and "
+        "no buffer has an entry of that."
+    )
+
+
+__all__ = ["reason_in_graphs", "reason_outside"]

@@ -7,7 +7,7 @@ nothing from the hang, since whatever is left out met its like on every rank.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,8 +31,9 @@ from hanglab.analyzer.recorded_endings import (
     RecordedEnding,
     recorded_before_stop,
     recorded_endings,
+    words_of,
 )
-from hanglab.analyzer.replay_limits import reason_outside
+from hanglab.analyzer.replay_limits import reason_in_graphs, reason_outside
 from hanglab.analyzer.source_positions import SourcePosition, differ, source_positions
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
@@ -73,7 +74,7 @@ class ReplayableJob:
     #: Ends that are no call, by rank.
     endings: Mapping[int, RecordedEnding]
     #: What ranks did that is no call before the call in which they stopped, by rank.
-    before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
+    before_stop: Mapping[int, Sequence[RecordedEnding]] = field(default_factory=dict)
     #: Places in the source at which ranks wait, by rank, where they are not the same for all.
     positions: Mapping[int, SourcePosition] = field(default_factory=dict)
     #: What was taken for granted where the evidence does not tell, one sentence each.
@@ -216,7 +217,7 @@ class _JobReader:
             if rank < len(calls)
         }
         for rank, done in sorted(before_stop.items()):
-            self._assume(f"rank {rank} does before it stops as its evidence says: {done.words}")
+            self._assume(f"rank {rank} does before it stops as its evidence says: {words_of(done)}")
         positions = {
             rank: position
             for rank, position in source_positions(self._facts).items()
@@ -231,6 +232,7 @@ class _JobReader:
             if view.exit is not None and not view.exit.by_recorder
         )
         reason = reason_outside(self._verdict, endings, before_stop, case=self._facts.case)
+        reason = reason or reason_in_graphs(self._facts, self._verdict)
         if reason is not None:
             raise NotReplayable(reason, self._verdict.advice or None)
         return ReplayableJob(

@@ -107,6 +107,29 @@ def ask_store():
         time.sleep(0.01)
 """,
     ),
+    EndingKind.SETS_KEY: (
+        (),
+        """
+def set_key(key):
+    dist.distributed_c10d._get_default_store().set(key, "set")
+""",
+    ),
+    EndingKind.WAITS_FOR_KEY: (
+        (),
+        """
+def wait_for_key(key):
+    dist.distributed_c10d._get_default_store().get(key)
+""",
+    ),
+    EndingKind.POLLS_FOR_KEY: (
+        ("time",),
+        """
+def poll_for_key(key):
+    store = dist.distributed_c10d._get_default_store()
+    while not store.check([key]):
+        time.sleep(0.01)
+""",
+    ),
     EndingKind.WAITS_AT_EXIT: (
         ("sys", "threading"),
         """
@@ -199,6 +222,9 @@ def error_of(name, message):
         return type(kind.__name__, (Exception,), {})(message)
 """
 _WITH_ERRORS: Final = frozenset({EndingKind.RAISES, EndingKind.HANDLES})
+_OF_KEYS: Final = frozenset(
+    {EndingKind.SETS_KEY, EndingKind.WAITS_FOR_KEY, EndingKind.POLLS_FOR_KEY}
+)
 
 
 def function_of(kind: EndingKind) -> str | None:
@@ -216,6 +242,8 @@ def arguments_of(ending: RecordedEnding) -> list[int | str]:
         return [ending.number]
     if ending.kind in _WITH_ERRORS:
         return [ending.how, ending.text]
+    if ending.kind in _OF_KEYS:
+        return [ending.text]
     return []
 
 

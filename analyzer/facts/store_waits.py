@@ -30,6 +30,66 @@ class StoreWait:
     poll: Poll | None = None
     #: It makes a store at the address ``key``, and waits for who else is to come there.
     joins: bool = False
+    #: Each rank sets the key with its own number, and no rank has the number of this one.
+    of_nobody: bool = False
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    """One use of a key by user code: it was set, or waited for, in a call or by asking in turns.
+
+    ``operations_after`` is how many operations the rank has begun since.
+    """
+
+    key: str
+    sets: bool
+    polls: bool = False
+    operations_after: int = 0
+
+
+def awaited_key(view: RankView) -> KeyUse | None:
+    """The key that a line of user code waits for; None too where torch itself waits for one."""
+    mine, poll = _awaited(view)
+    if mine is None or mine.kind == "join":
+        return None
+    if poll is None and not view.position.innermost_is_user:
+        return None
+    return KeyUse(mine.prefix + mine.key, sets=False, polls=poll is not None)
+
+
+def earlier_keys(facts: CaseFacts) -> dict[int, list[KeyUse]]:
+    """Uses, by rank and in their order, that tell who left out the key that others wait for."""
+    found: dict[int, list[KeyUse]] = {}
+    for rank, view in facts.ranks.items():
+        mine, poll = _awaited(view)
+        if mine is None or awaited_key(view) is None:
+            continue
+        setters = _setters(facts, view, mine)
+        if len(setters) != 1:
+            continue
+        found[rank] = _latest_uses(view, mine, polls=poll is not None)[:-1]
+        ((setter, use),) = setters.items()
+        found.setdefault(setter, _latest_uses(facts.ranks[setter], use))
+    return found
+
+
+def _latest_uses(view: RankView, use: StoreKeyUse, *, polls: bool = False) -> list[KeyUse]:
+    """Those of which it is known when, oldest first: numbers in keys grew by as much each time."""
+    if view.progress is None:
+        return []
+    before, latest = _NUMBER.split(use.earlier), _NUMBER.split(use.key)
+    total, times = view.progress.operations_total, use.operations
+    found = []
+    for ago, operations in zip(range(len(times) - 1, -1, -1), times, strict=True):
+        key = use.key
+        if ago and len(before) == len(latest):
+            parts = zip(before, latest, strict=True)
+            key = "".join(
+                str(int(new) - ago * (int(new) - int(old))) if old != new else new
+                for old, new in parts
+            )
+        found.append(KeyUse(use.prefix + key, use.kind == "set", polls, total - operations))
+    return found
 
 
 def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
@@ -39,17 +99,56 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         return None
     if mine.kind == "join":
         return StoreWait(mine.key, None, False, joins=True)
-    setters = {
+    setters = _setters(facts, view, mine)
+    if len(setters) != 1:
+        return StoreWait(mine.key, None, False, poll, of_nobody=_is_of_nobody(facts, mine))
+    ((rank, use),) = setters.items()
+    return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
+
+
+def _setters(facts: CaseFacts, view: RankView, mine: StoreKeyUse) -> dict[int, StoreKeyUse]:
+    """Ranks that set such keys so far, and how, by what ``mine`` would be the next one of."""
+    return {
         rank: use
         for rank, other in facts.ranks.items()
         if rank != view.rank
         for use in other.read(files.STORE_KEYS)
         if (use.kind, use.prefix) == ("set", mine.prefix) and _comes_next(use, mine)
     }
-    if len(setters) != 1:
-        return StoreWait(mine.key, None, False, poll)
-    ((rank, use),) = setters.items()
-    return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
+
+
+def words_for_key_of_nobody(facts: CaseFacts, view: RankView) -> str:
+    """Words for the wait of a rank for a key that no rank is there to set; "" if it is not."""
+    wait = store_wait(facts, view)
+    if wait is None or not wait.of_nobody:
+        return ""
+    verb = "polls" if wait.poll is not None else "waits"
+    return (
+        f"it {verb} for the store's key {wait.key!r}, which nobody sets: each rank sets the one "
+        "with its own number"
+    )
+
+
+def _is_of_nobody(facts: CaseFacts, wait: StoreKeyUse) -> bool:
+    """True if all ranks set keys like it, each with its own number in one place, and none has its.
+
+    The place is that of the numbers in which all of these differ.
+    """
+    keys = {
+        rank: use.key
+        for rank, view in facts.ranks.items()
+        for use in view.read(files.STORE_KEYS)
+        if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
+    }
+    if len(keys) < 2 or keys.keys() != facts.ranks.keys() or facts.inputs.missing_ranks:
+        return False
+    wanted = _NUMBER.findall(wait.key)
+    numbers = {rank: _NUMBER.findall(key) for rank, key in keys.items()}
+    return any(
+        all(int(mine[place]) == rank for rank, mine in numbers.items())
+        and int(wanted[place]) not in keys
+        for place in range(len(wanted))
+    )
 
 
 def _awaited(view: RankView) -> tuple[StoreKeyUse | None, Poll | None]:

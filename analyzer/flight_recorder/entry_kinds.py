@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Float64, Int32, Int64
+from hanglab.analyzer.flight_recorder.known_kinds import EntryLayout, KnownKinds, UInt8, known_kinds
 from hanglab.analyzer.flight_recorder.pickle_walk import (
+    COLUMNS,
     NUMBERS,
     EntryKind,
     Keys,
     Walk,
-    kind_of,
     walk,
 )
 
@@ -38,8 +39,6 @@ _FORMS = {
 
 #: Of a value that is remembered: under an index that is given, or under the next free one.
 PUT = rb"(?:q.|r.{4}|\x94)?"
-
-UInt8 = npt.NDArray[np.uint8]
 
 
 class WrongKinds(Exception):
@@ -97,9 +96,9 @@ class Ring:
     begin: int
     starts: Int64
     prefix: Walk
-    first: Walk
-    last: Walk
-    keys: Keys
+    first: EntryKind
+    last: EntryKind
+    known: KnownKinds
 
     @classmethod
     def of(cls, data: bytes, begin: int) -> Ring | None:
@@ -114,61 +113,64 @@ class Ring:
         starts = _starts(data, b"(" + get, begin + 1)
         if len(starts) < 2 or data[-1:] != b".":
             return None
-        first = walk(data, begin, int(starts[0]), {})
-        if first is None:
+        first = known_kinds(()).of_one(data[begin : int(starts[0])])
+        if first is None or (len(first.puts) and first.memoized):
             return None
-        keys = _keys(data, int(starts[0]), prefix, first)
-        last = walk(data, int(starts[-1]), len(data) - 1, dict(keys))
-        return None if last is None else cls(data, begin, starts, prefix, first, last, keys)
+        known = known_kinds(_keys(data, begin, int(starts[0]), prefix, first))
+        last = known.of_one(data[int(starts[-1]) : -1])
+        return None if last is None else cls(data, begin, starts, prefix, first, last, known)
 
     def kinds(self) -> tuple[Int64, list[EntryKind]] | None:
         """Index of the kind of each entry but the first and the last; None if too many."""
         bulk, ends = self.starts[:-1], self.starts[1:]
         numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
+        found: dict[bytes, EntryKind] = {}
         kind: Int64 = np.empty(len(bulk), dtype=np.int64)
         lengths = ends - bulk
-        if len(_LAYOUTS) > _MOST_LAYOUTS:
-            _LAYOUTS.clear()
         order = np.argsort(lengths, kind="stable")
         bounds = np.flatnonzero(np.diff(lengths[order])) + 1
         for rows in np.split(order, bounds):
             size = int(lengths[rows[0]])
-            known = _LAYOUTS.setdefault((self.keys, size), [])
-            stretches: npt.NDArray[np.uint8] = np.ndarray(
+            layouts = self.known.layouts[size]
+            stretches: UInt8 = np.ndarray(
                 (len(self.data) - size + 1, size), np.uint8, self.data, 0, (1, 1)
             )
-            entries = stretches[bulk[rows]]
             tried = 0
             while len(rows):
-                if tried == len(known):
+                entries = stretches[bulk[rows]]
+                if tried == len(layouts):
                     start = int(bulk[rows[0]])
-                    like = kind_of(self.data[start : start + size], self.keys)
+                    like = self.known.kind(self.data[start : start + size])
                     if like is None or len(numbers) * 2 > len(bulk):
                         return None
-                    known.append(_EntryLayout.of(like))
-                layout = known[tried]
+                    layouts.append(EntryLayout.of(like, size))
+                layout = layouts[tried]
                 tried += 1
                 alike = (entries[:, layout.places] == layout.opcodes).all(axis=1)
                 fit = np.flatnonzero(alike)
                 if not len(fit):
                     continue
-                blank = entries[fit]
-                blank[:, layout.mask] = 0
-                pieces = blank.view(f"V{size}").ravel().tolist()
-                fits = {piece: _fits(piece, self.keys, layout) for piece in set(pieces)}
-                if not all(fits.values()):
-                    fit = fit[[fits[piece] for piece in pieces]]
-                    pieces = [piece for piece in pieces if fits[piece]]
+                if len(fit) < len(rows):
+                    entries = entries[fit]
+                entries &= layout.kept
+                pieces = entries.view(f"V{size}").ravel().tolist()
+                strange = set()
+                for piece in set(pieces):
+                    like = self.known.kind(piece)
+                    if like is None or like.mask != layout.mask:
+                        strange.add(piece)
+                    else:
+                        found[piece] = like
+                if strange:
+                    fit = fit[[piece not in strange for piece in pieces]]
+                    pieces = [piece for piece in pieces if piece not in strange]
                 kind[rows[fit]] = np.fromiter(
                     map(numbers.__getitem__, pieces), np.int64, len(pieces)
                 )
-                left = np.ones(len(rows), dtype=np.bool_)
-                left[fit] = False
-                rows, entries = rows[left], entries[left]
+                rows = np.delete(rows, fit)
         if len(numbers) * 2 > len(bulk):
             return None
-        found = [kind_of(piece, self.keys) for piece in numbers]
-        return kind, [like for like in found if like is not None]
+        return kind, [found[piece] for piece in numbers]
 
     def thinned(self, kind: Int64, kinds: list[EntryKind]) -> Thinned | None:
         _, place, like = np.unique(kind, return_index=True, return_inverse=True)
@@ -198,9 +200,9 @@ class Ring:
     def _kept(self, like: Int64, place: Int64, kinds: list[EntryKind]) -> bytes | None:
         """The pickle with the first entry of each kind; None if the memo would differ."""
         data, bulk = self.data, self.starts[:-1]
-        parts: list[Walk | EntryKind] = [self.prefix, self.first, self.last, *kinds]
-        explicit = any(part.puts for part in parts)
-        implicit = any(part.memoized for part in parts)
+        parts = [self.first, self.last, *kinds]
+        explicit = bool(self.prefix.puts) or any(len(part.puts) for part in parts)
+        implicit = bool(self.prefix.memoized) or any(part.memoized for part in parts)
         if explicit and (implicit or not self._ascend(like, kinds)):
             return None
         ends = self.starts[1:]
@@ -232,22 +234,21 @@ class Ring:
     def _ascend(self, like: Int64, kinds: list[EntryKind]) -> bool:
         """True if each memo index is higher than the one before, so that none is used twice."""
         counts = np.array([len(kind.puts) for kind in kinds], dtype=np.int64)
-        every = [put for kind in kinds for put in kind.puts]
         begins = np.cumsum(counts) - counts
         each = counts[like]
         within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
         which = np.repeat(begins[like], each) + within
-        at, size = np.array(every or [(0, 1)], dtype=np.int64).T
+        at, size = np.concatenate([kind.puts for kind in kinds]).T
         places = np.repeat(self.starts[:-1], each) + at[which]
         # The last entry follows: there are four bytes from each place on.
         bits = np.where(size == 1, 0xFF, 0xFFFF_FFFF).astype(np.uint32)
         bulk = _everywhere(self.data, "<u4")[places] & bits[which]
         indices = np.concatenate(
             (
-                _puts(self.data, 2, self.prefix),
-                _puts(self.data, self.begin, self.first),
+                _indices(self.data, 2, np.array(self.prefix.puts, np.int64).reshape(-1, 2)),
+                _indices(self.data, self.begin, self.first.puts),
                 bulk,
-                _puts(self.data, int(self.starts[-1]), self.last),
+                _indices(self.data, int(self.starts[-1]), self.last.puts),
             )
         )
         return bool((np.diff(indices.astype(np.int64)) > 0).all())
@@ -258,32 +259,27 @@ class Ring:
         """Places of numbers, and their values, by column."""
         spots: dict[str, Int64] = {}
         numbers: dict[str, Int64 | Float64] = {}
-        by_column: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for index, kind in enumerate(kinds):
-            for n in kind.numbers:
-                by_column[n.column].append((index, n.at, n.opcode, n.size))
         firsts = {n.column: n.at + self.begin for n in self.first.numbers}
-        for column, found in by_column.items():
-            forms: dict[tuple[int, int], int] = {}
-            places, which = [-1] * len(kinds), [-1] * len(kinds)
-            for index, place, opcode, size in found:
-                places[index] = place
-                which[index] = forms.setdefault((opcode, size), len(forms))
-            at, form = np.array(places)[like], np.array(which)[like]
-            opcodes = np.where(form >= 0, self.starts[:-1] + at, 0)
-            spots[column] = np.concatenate(([firsts.get(column, 0)], opcodes))
+        table = np.stack([kind.spots for kind in kinds])
+        for column, (places, forms) in zip(COLUMNS, table.transpose(1, 2, 0), strict=True):
+            at = places[like]
+            opcodes = np.where(at >= 0, self.starts[:-1] + at, 0)
             values: Int64 | Float64
             if column == "duration_ms":
                 values = np.full(len(like) + 2, np.nan)
             else:
                 values = np.full(len(like) + 2, ABSENT, dtype=np.int64)
-            for (code, width), number in forms.items():
+            written = set(forms.tolist()) - {-1}
+            for how in written:
+                code, width = divmod(how, 16)
                 if (code == _FLOAT) != (column == "duration_ms"):
                     return {}, {}
                 if width:
-                    rows = np.flatnonzero(form == number)
+                    rows = np.flatnonzero((forms == how)[like])
                     values[rows + 1] = self._read(opcodes[rows], code, width)
-            numbers[column] = values
+            if written:
+                spots[column] = np.concatenate(([firsts.get(column, 0)], opcodes))
+                numbers[column] = values
         return spots, numbers
 
     def _read(self, opcodes: Int64, opcode: int, width: int) -> npt.NDArray[Any]:
@@ -307,10 +303,10 @@ def _fill(places: int) -> bytes:
     return b"N" + b"\x94" * places + b"0" if places else b""
 
 
-def _puts(data: bytes, begin: int, part: Walk) -> Int64:
+def _indices(data: bytes, begin: int, puts: Int64) -> Int64:
     """Explicit memo indices of a stretch."""
     found = [
-        int.from_bytes(data[begin + at : begin + at + size], "little") for at, size in part.puts
+        int.from_bytes(data[begin + at : begin + at + size], "little") for at, size in puts.tolist()
     ]
     return np.array(found, dtype=np.int64)
 
@@ -320,28 +316,6 @@ def _everywhere(data: bytes, form: str) -> npt.NDArray[Any]:
     size = np.dtype(form).itemsize
     view: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), form, data, 0, (1,))
     return view
-
-
-@dataclass(frozen=True)
-class _EntryLayout:
-    """Places at which entries of one length may differ, and the opcodes before these."""
-
-    fixed: tuple[int, ...]
-    mask: Int64
-    places: Int64
-    opcodes: UInt8
-
-    @classmethod
-    def of(cls, kind: EntryKind) -> _EntryLayout:
-        opcodes = [(n.at, n.opcode) for n in kind.numbers]
-        opcodes += [(at - 1, ord("q") if size == 1 else ord("r")) for at, size in kind.puts]
-        places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())
-        return cls(
-            kind.mask,
-            np.array(kind.mask, dtype=np.int64),
-            np.array(places, dtype=np.int64),
-            np.array(codes, dtype=np.uint8),
-        )
 
 
 def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
@@ -360,16 +334,6 @@ def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
     return starts[starts >= 0]
 
 
-#: Layouts by keys and length of entries; those of one program's ranks come again.
-_LAYOUTS: dict[tuple[Keys, int], list[_EntryLayout]] = {}
-_MOST_LAYOUTS = 4096
-
-
-def _fits(piece: bytes, keys: Keys, layout: _EntryLayout) -> bool:
-    kind = kind_of(piece, keys)
-    return kind is not None and kind.mask == layout.fixed
-
-
 def _first_key(data: bytes, at: int, memoized: int, begin: int) -> int | None:
     """The place in the memo of the text at ``at``, the first key of the first entry."""
     head = 5 if data[at] == ord("X") else 2
@@ -383,11 +347,15 @@ def _first_key(data: bytes, at: int, memoized: int, begin: int) -> int | None:
     return memoized + (data[begin + 1] == 0x94) if put == b"\x94" else None
 
 
-def _keys(data: bytes, end: int, prefix: Walk, first: Walk) -> Keys:
+def _keys(data: bytes, begin: int, end: int, prefix: Walk, first: EntryKind) -> Keys:
     """Memo places of the names of columns."""
-    base = 0 if first.puts else prefix.memoized
-    found = {base + index: NUMBERS[text] for text, index in first.keys if text in NUMBERS}
-    if first.puts:
+    explicit = _indices(data, begin, first.puts).tolist()
+    found = {
+        explicit[before] if explicit else prefix.memoized + before: NUMBERS[text]
+        for text, before in first.keys
+        if text in NUMBERS
+    }
+    if explicit:
         # An operation that was timed may come later than the first.
         for name in set(NUMBERS) - {text for text, _ in first.keys}:
             literal = b"X" + len(name).to_bytes(4, "little") + name

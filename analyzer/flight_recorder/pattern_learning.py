@@ -10,7 +10,8 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, TABLES, Entries
 from hanglab.analyzer.flight_recorder.decoding import Decoded
-from hanglab.analyzer.flight_recorder.entry_kinds import Thinned, UInt8
+from hanglab.analyzer.flight_recorder.entry_kinds import Thinned
+from hanglab.analyzer.flight_recorder.known_kinds import UInt8
 from hanglab.analyzer.flight_recorder.memo_queries import Marks
 from hanglab.analyzer.flight_recorder.pattern_scan import PLAIN, RUN, Scan, key_at, written
 from hanglab.analyzer.flight_recorder.patterns import Column, Pattern

@@ -17,7 +17,8 @@ from hanglab.analyzer.flight_recorder.columns import (
     Int32,
     Int64,
 )
-from hanglab.analyzer.flight_recorder.entry_kinds import UInt8, WrongKinds
+from hanglab.analyzer.flight_recorder.entry_kinds import WrongKinds
+from hanglab.analyzer.flight_recorder.known_kinds import UInt8
 
 #: Bytes that are compared before all are.
 _GLANCE = 2048

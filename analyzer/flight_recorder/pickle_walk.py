@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 #: Numbers of entries that differ from one to the next, and the columns that they belong to.
 NUMBERS: Final = {
@@ -18,6 +20,8 @@ NUMBERS: Final = {
     b"time_discovered_completed_ns": "completed_ns",
     b"duration_ms": "duration_ms",
 }
+#: The columns in the order of :attr:`EntryKind.spots`.
+COLUMNS: Final = tuple(NUMBERS.values())
 #: Memo places of keys, with the columns that the keys belong to.
 Keys = tuple[tuple[int, str], ...]
 
@@ -61,7 +65,8 @@ class Walk:
     #: Values that are remembered under the next free index.
     memoized: int = 0
     gets: set[int] = field(default_factory=set)
-    #: Keys that are written out and remembered: explicit memo index, or values memoized before.
+    #: Keys that are written out and remembered, with the number of values that are remembered
+    #: before in the same manner: under an explicit index, or under the next free one.
     keys: list[tuple[bytes, int]] = field(default_factory=list)
 
     @property
@@ -116,8 +121,8 @@ def walk(data: bytes, begin: int, end: int, keys: Mapping[int, str]) -> Walk | N
                 ahead = 2 if opcode == _LONG1 else 1
                 found.numbers.append(Number(column, at - begin, opcode, ahead, size - ahead))
         if remembers and key:
-            explicit = int.from_bytes(data[at + 1 : at + size], "little")
-            found.keys.append((key, found.memoized if opcode == _MEMOIZE else explicit))
+            before = found.memoized if opcode == _MEMOIZE else len(found.puts)
+            found.keys.append((key, before))
         if not (text and key):
             key = b""
         if opcode in b"hj":
@@ -143,30 +148,45 @@ def walk(data: bytes, begin: int, end: int, keys: Mapping[int, str]) -> Walk | N
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EntryKind:
     """Bytes that entries have in common that are equal but for their numbers."""
 
     mask: tuple[int, ...]
     numbers: tuple[Number, ...]
-    puts: tuple[tuple[int, int], ...]
+    #: For each of `COLUMNS` where the opcode of its number stands, -1 without one, and its
+    #: :func:`form`; shape ``(8, 2)``.
+    spots: npt.NDArray[np.int64]
+    #: Place and size of each explicit memo index; shape ``(n, 2)``.
+    puts: npt.NDArray[np.int64]
     memoized: int
     highest_get: int
     gets: frozenset[int]
+    #: As in :class:`Walk`.
+    keys: tuple[tuple[bytes, int], ...]
 
 
-@lru_cache(maxsize=4096)
-def kind_of(piece: bytes, keys: Keys) -> EntryKind | None:
-    """The kind of an entry; the same ones come again in the dumps of other ranks."""
-    found = walk(piece, 0, len(piece), dict(keys))
+def form(opcode: int, size: int) -> int:
+    """A number that stands for how another one is written; ``divmod`` by 16 takes it apart."""
+    return opcode * 16 + size
+
+
+def kind_of(piece: bytes, keys: Mapping[int, str]) -> EntryKind | None:
+    """The kind of an entry, whose keys have columns by the memo places of their names."""
+    found = walk(piece, 0, len(piece), keys)
     if found is None:
         return None
     gets = frozenset(found.gets)
+    spots = np.full((len(COLUMNS), 2), -1, dtype=np.int64)
+    for number in found.numbers:
+        spots[COLUMNS.index(number.column)] = number.at, form(number.opcode, number.size)
     return EntryKind(
         found.mask,
         tuple(found.numbers),
-        tuple(found.puts),
+        spots,
+        np.array(found.puts, dtype=np.int64).reshape(-1, 2),
         found.memoized,
         max(gets, default=-1),
         gets,
+        tuple(found.keys),
     )

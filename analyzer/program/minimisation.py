@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from hanglab.analyzer.program.delta_debugging import ddmin
-from hanglab.analyzer.program.program import Action
+from hanglab.analyzer.program.program import Action, Program
 from hanglab.analyzer.program.reduced_program import (
     ProgramOperation,
     ReducedProgram,
@@ -123,15 +123,8 @@ def shorter_rounds(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
 
 def _without_one_round(reduced: ReducedProgram, length: int) -> ReducedProgram | None:
     """Without one of each series of equal rounds of so many operations; None if there is none."""
-    program = reduced.program
-    operations = operations_of(program)
-    kinds = [
-        frozenset(
-            (action.site, action.op, action.group)
-            for action in (program.actions[rank][index] for rank, index in operation.places)
-        )
-        for operation in operations
-    ]
+    operations = operations_of(reduced.program)
+    kinds = _kinds(reduced.program, operations)
     kept: list[ProgramOperation] = []
     place = 0
     while place < len(operations):
@@ -146,6 +139,38 @@ def _without_one_round(reduced: ReducedProgram, length: int) -> ReducedProgram |
         kept += operations[place + length : end]
         place = end
     return keep_operations(reduced, kept) if len(kept) < len(operations) else None
+
+
+def fewer_lines(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
+    """Leaves out what a line of the program did in all rounds at once, or in all but the last.
+
+    Rounds that tell by being alike have to stay so.
+    """
+    for kind in dict.fromkeys(_kinds(reduced.program, operations_of(reduced.program))):
+        operations = operations_of(reduced.program)
+        kinds = _kinds(reduced.program, operations)
+        places = [place for place, one in enumerate(kinds) if one == kind]
+        for left_out in (places, places[:-1]) if len(places) > 1 else ():
+            kept = [one for place, one in enumerate(operations) if place not in left_out]
+            smaller = keep_operations(reduced, kept)
+            if holds(smaller):
+                reduced = smaller
+                break
+    return reduced
+
+
+#: Lines, operations and groups of the calls that meet in an operation.
+_Kind = frozenset[tuple[int, str, str]]
+
+
+def _kinds(program: Program, operations: Sequence[ProgramOperation]) -> list[_Kind]:
+    return [
+        frozenset(
+            (action.site, action.op, program.groups[action.group].name)
+            for action in (program.actions[rank][index] for rank, index in operation.places)
+        )
+        for operation in operations
+    ]
 
 
 def fewer_calls(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
@@ -228,7 +253,8 @@ def _changed(reduced: ReducedProgram, change: _Change) -> ReducedProgram:
 def _fewer_calls_of_all(
     reduced: ReducedProgram, holds: Test, culprits: Collection[int]
 ) -> ReducedProgram:
-    return fewer_calls(shorter_rounds(fewer_operations(reduced, holds), holds), holds)
+    reduced = shorter_rounds(fewer_operations(reduced, holds), holds)
+    return fewer_calls(fewer_lines(reduced, holds), holds)
 
 
 def _simpler(reduced: ReducedProgram, holds: Test, culprits: Collection[int]) -> ReducedProgram:

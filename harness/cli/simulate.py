@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -91,7 +92,7 @@ def simulate(
     console = make_console(errors=True)
     with console.status("simulating"):
         job = SimulatedJob(options)
-    written = 0
+    written, is_new = 0, not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         files = ranks - len(job.missing)
@@ -102,6 +103,9 @@ def simulate(
             write_dump(out, rank, data, job.written_ns(rank))
             written += len(data)
     except OSError as failure:
+        if is_new and not written and out.is_dir():
+            with contextlib.suppress(OSError):
+                out.rmdir()
         if isinstance(failure, ArtifactsError):
             raise
         raise ArtifactsError(f"{out} cannot be written: {failure.strerror or failure}") from failure

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
+from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.corpus.entries import (
     ARCHIVE,
     CorpusEntry,
@@ -60,7 +61,8 @@ def add_case(
     if is_case:
         folder = open_case(folder).path
     before = analyze(folder)
-    _refuse(problems_of_ranks(entry.truth or [], _ranks_of(folder, is_case)))
+    ranks = _ranks_of_case(folder) if is_case else _ranks_of_dumps(folder, before)
+    _refuse(problems_of_ranks(entry.truth or [], ranks))
     if not redacted:
         return _add(corpus, name, folder, entry, [])
     with tempfile.TemporaryDirectory(prefix="hanglab-corpus-") as scratch:
@@ -80,10 +82,16 @@ def _refuse(problems: Iterator[str] | list[str]) -> None:
         raise LabelError(f"The label cannot be taken: {problem}.")
 
 
-def _ranks_of(folder: Path, is_case: bool) -> range:
+def _ranks_of_case(folder: Path) -> Collection[int]:
     """Ranks of the job; none where nothing says how many it has."""
-    job = CaseReader(folder).read(files.JOB) if is_case else None
+    job = CaseReader(folder).read(files.JOB)
     return range(job.world_size or 0) if job is not None else range(0)
+
+
+def _ranks_of_dumps(folder: Path, verdict: Verdict) -> Collection[int]:
+    """Ranks that dumps are of or tell of; none where a dump that was read has another one."""
+    named = {found.rank for found in find_candidates(folder) if found.rank is not None}
+    return named.union(verdict.inputs.missing_ranks) if len(named) >= verdict.inputs.ranks else ()
 
 
 def _add(corpus: Path, name: str, folder: Path, entry: CorpusEntry, told: list[str]) -> list[str]:

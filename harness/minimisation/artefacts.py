@@ -144,7 +144,9 @@ def _status_import(reproduction: Reproduction, verdict: Verdict) -> str:
 
 def _kinds(reproduction: Reproduction) -> set[EndingKind]:
     named = reproduction.reduced.ranks
-    before = [done for rank, done in reproduction.before_stop.items() if rank in named]
+    before = [
+        done for rank, all_ in reproduction.before_stop.items() if rank in named for done in all_
+    ]
     ends = [one for one in reproduction.endings if isinstance(one, RecordedEnding)]
     return {one.kind for one in [*before, *ends]}
 
@@ -207,12 +209,13 @@ def _layout(functions: CallFunctions, reproduction: Reproduction) -> CallLayout:
     rows: list[list[Words]] = []
     for rank, ending in enumerate(reproduction.endings):
         calls = functions.row(reduced.program, rank)
-        done = reproduction.before_stop.get(reduced.ranks[rank])
-        if done is not None:
-            issued = run.ranks[rank].issued
-            stops = next((n for n, one in enumerate(issued) if not one.done), len(calls))
-            calls.insert(stops, call_of(done))
-        if on_device(reproduction.backend) and ending is not RankEnding.ITSELF:
+        done = reproduction.before_stop.get(reduced.ranks[rank], ())
+        issued = run.ranks[rank].issued
+        stops = next((n for n, one in enumerate(issued) if not one.done), len(calls))
+        calls[stops:stops] = map(call_of, done)
+        # Who waits stands in the loop where a peer has left it, also where hosts only enqueue.
+        stands = ending is not RankEnding.ITSELF or RankEnding.BEHIND_LOOP in reproduction.endings
+        if on_device(reproduction.backend) and stands:
             calls.append((SYNCHRONIZE,))
         if ending is RankEnding.STANDS_STILL:
             calls.append(("stand_still",))

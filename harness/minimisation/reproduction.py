@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of
 from hanglab.analyzer.program.simulation import simulate
-from hanglab.analyzer.recorded_endings import RecordedEnding
+from hanglab.analyzer.recorded_endings import RecordedEnding, words_of
 from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.source_positions import SourcePosition
 from hanglab.analyzer.verdict import Cause, Status
@@ -43,7 +43,7 @@ class Reproduction:
     #: What it is to run on, as command lines name it.
     backend: str = DEFAULT_BACKEND
     #: What ranks of the whole job do that is no call before the call in which they stop.
-    before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
+    before_stop: Mapping[int, Sequence[RecordedEnding]] = field(default_factory=dict)
     #: Places of last calls, by rank of the script, where they are not in one loop.
     positions: Mapping[int, SourcePosition] = field(default_factory=dict)
 
@@ -89,8 +89,8 @@ def _waits(reproduction: Reproduction) -> Iterator[str]:
     for rank, ending in enumerate(reproduction.endings):
         open_ = [one.action.op for one in run.ranks[rank].issued if not one.done]
         done = reproduction.before_stop.get(reproduction.reduced.ranks[rank])
-        if done is not None:
-            yield f"rank {rank} does before that as evidence says: {done.words}"
+        if done:
+            yield f"rank {rank} does before that as evidence says: {words_of(done)}"
         if open_:
             position = reproduction.positions.get(rank)
             where = f", {position.words}" if position is not None and position.words else ""

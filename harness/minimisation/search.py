@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from hanglab.analyzer.hang_similarity import SimilarityTest
 from hanglab.analyzer.program.minimisation import PHASES, ROUNDS, Phase
-from hanglab.analyzer.program.reduced_program import ReducedProgram
+from hanglab.analyzer.program.reduced_program import ReducedProgram, keep_ranks, operations_of
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, VerdictAgreement
 
@@ -14,6 +14,8 @@ from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, Verd
 _MOST_RUNS = 40
 #: Calls of all ranks that are run for real where a run has refused fewer.
 _MOST_CALLS = 4000
+#: Ranks and operations that are small enough: few to read, and to step through by hand.
+_SMALL_RANKS, _SMALL_OPERATIONS = 4, 10
 
 
 class HangLost(HanglabError):
@@ -70,8 +72,49 @@ class Search:
                 break
         if self.confirmed is None:
             self._confirm_all([begin])
+        self._take_more_ranks(begin)
         assert self.confirmed is not None
         return self.confirmed
+
+    def _take_more_ranks(self, begin: ReducedProgram) -> None:
+        """Take another rank of ``begin`` in where the smallest has many operations, and one fewer.
+
+        A peer that is like another may show whose order is broken, which takes rounds without it.
+        """
+        assert self.confirmed is not None
+        kept = self.confirmed.reproduction.reduced
+        for rank in begin.ranks:
+            if len(operations_of(kept.program)) <= _SMALL_OPERATIONS:
+                return
+            if rank in kept.ranks or len(kept.ranks) >= _SMALL_RANKS:
+                continue
+            ranks = {*kept.ranks, rank}
+            places = [place for place, name in enumerate(begin.ranks) if name in ranks]
+            larger = self._simulated_smallest(keep_ranks(begin, places))
+            if larger is not None and len(operations_of(larger.program)) <= _SMALL_OPERATIONS:
+                kept = self._confirm_all([larger]) or kept
+
+    def _simulated_smallest(self, begin: ReducedProgram) -> ReducedProgram | None:
+        """The rest that phases leave with all of its ranks; None if it does not hang so."""
+
+        def holds(reduced: ReducedProgram) -> bool:
+            self._tell("operations of more ranks", reduced)
+            return (
+                reduced.ranks == begin.ranks
+                and reduced not in self._refused
+                and self._similarity.holds(reduced)
+            )
+
+        if not holds(begin):
+            return None
+        current = begin
+        for _ in range(ROUNDS):
+            before = current
+            for _, phase in PHASES:
+                current = phase(current, holds, self._similarity.kept_verdict.culprits)
+            if current == before:
+                break
+        return current
 
     def _shrink(self, current: ReducedProgram, name: str, phase: Phase) -> ReducedProgram:
         """The program that a phase leaves, as far as a real run confirms it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,7 @@ def write_script(
 ) -> list[str]:
     """Write ``replay.py`` and its ``program.json``; what differs from the job, in sentences."""
     sizes = small_sizes(job.calls)
-    kinds = {one.kind for one in (*job.endings.values(), *job.before_stop.values())}
+    kinds = {one.kind for one in (*job.endings.values(), *chain(*job.before_stop.values()))}
     sites: dict[tuple[int, str], int] = {}
     differences = _differences(job, backend)
     replaced: set[str] = set()
@@ -71,6 +72,8 @@ def write_script(
             way = "goes on" if goes_on(job, call) else "waits"
             if rank in job.endings and not call.finished:
                 way = "is left"
+            elif by_loops and way == "waits" and not call.finished:
+                way = "stands"
             rows[-1].append(
                 [
                     # Calls are no iterations; but who left a loop has made fewer of them there.
@@ -194,13 +197,21 @@ def _ending(job: ReplayableJob, rank: int) -> dict[str, object] | None:
     return {"name": name, "arguments": arguments_of(ending), "turn": last}
 
 
-def _before_stop(job: ReplayableJob, rank: int) -> dict[str, object] | None:
-    """The function that a rank calls before the first call that it does not come back from."""
-    done, calls = job.before_stop.get(rank), job.calls[rank]
-    if done is None:
-        return None
-    turn = next((n for n, call in enumerate(calls) if not call.finished), len(calls))
-    return {"name": function_of(done.kind), "arguments": arguments_of(done), "turn": turn}
+def _before_stop(job: ReplayableJob, rank: int) -> list[dict[str, object]]:
+    """Functions that a rank calls besides, and before which of its calls each.
+
+    Of what was before the first of its calls that are left there is no place any more.
+    """
+    calls = job.calls[rank]
+    stop = next((n for n, call in enumerate(calls) if not call.finished), len(calls))
+    found: list[dict[str, object]] = []
+    for done in job.before_stop.get(rank, ()):
+        after = done.operations_after
+        turn = stop if after is None else len(calls) - after
+        if turn >= 0:
+            name = function_of(done.kind)
+            found.append({"name": name, "arguments": arguments_of(done), "turn": turn})
+    return found
 
 
 def _differences(job: ReplayableJob, backend: str) -> list[str]:

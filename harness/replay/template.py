@@ -76,30 +76,38 @@ class RankCalls:
         self.running = []
         self.left = []
         self.made = 0
-        self.ending, self.before = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
+        self.ending, self.besides = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
         self.began = time.monotonic()
 
     def begin(self):
         # Of a rank that makes no call: it never came to its peers' loop, and has not left it.
         if self.ending and self.ending["turn"] == -1:
+            self.do_besides(0)
             ENDINGS[self.ending["name"]](*self.ending["arguments"])
 
     def make(self, site, group, numel, dtype, root, peer, reduction, splits, way, at, thread):
-        turn, ending, before = self.made, self.ending, self.before
+        turn, ending = self.made, self.ending
         members = PROGRAM["groups"][group][0]
         call = Call(self.groups[group], members, numel, dtype, root, peer, reduction, splits, way)
         time.sleep(max(0.0, self.began + at - time.monotonic()))
-        if before and turn == before["turn"]:
-            ENDINGS[before["name"]](*before["arguments"])
+        self.do_besides(turn)
         work = in_thread(SITES[site], call) if thread else SITES[site](call)
-        if way != "waits":
+        if way == "stands":
+            # Within the loop that a peer has left, also where hosts only enqueue.
+            wait_for([(call, work)])
+        elif way != "waits":
             (self.running if way == "goes on" else self.left).append((call, work))
         if ending and turn == ending["turn"]:
             wait_for(self.running)
-            if before and turn < before["turn"]:
-                ENDINGS[before["name"]](*before["arguments"])
+            self.do_besides(turn + 1)
             ENDINGS[ending["name"]](*ending["arguments"])
         self.made += 1
+
+    def do_besides(self, turn):
+        # What the rank did before that call that is no call.
+        for one in self.besides:
+            if one["turn"] == turn:
+                ENDINGS[one["name"]](*one["arguments"])
 
     def end(self):
         wait_for(self.running)

@@ -79,6 +79,7 @@ def _run(site: Path | None, *command: str) -> Any:
     return msgspec.json.decode(done.stdout)
 
 
+@pytest.mark.slow
 def test_one_with_a_cause_of_its_own_decides(installed: Path, traced: Path) -> None:
     analyze = ("-m", "hanglab.harness.cli", "analyze", str(traced), "--json")
     assert _run(None, *analyze)["cause"] != "process_traced"

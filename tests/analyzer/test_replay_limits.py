@@ -37,7 +37,7 @@ def test_every_culprit_needs_an_end_that_a_script_can_do_again() -> None:
     both = verdict(Cause.PYTHON_DEADLOCK, 1, 2)
     reason = reason_outside(both, held, {}, case=True)
     assert reason is not None and "has nothing of rank 2 that a script can do again" in reason
-    holder = {2: RecordedEnding(EndingKind.HOLDS_FILE_LOCK)}
+    holder = {2: (RecordedEnding(EndingKind.HOLDS_FILE_LOCK),)}
     assert reason_outside(both, held, holder, case=True) is None
     # A lock is no way to stop a process.
     assert reason_outside(verdict(Cause.PROCESS_FROZEN, 1), held, {}, case=True)

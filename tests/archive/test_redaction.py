@@ -71,6 +71,7 @@ def record(tmp_path: Path, how: str) -> Path:
     return folder / "case"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["skip", *(pytest.param(how, marks=pytest.mark.long) for how in ("sleep", "raise"))]
 )

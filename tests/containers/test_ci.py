@@ -135,6 +135,7 @@ def test_a_daemon_that_cannot_start_is_told_and_is_no_failure(tmp_path: Path) ->
     assert said.endswith("on\n")
 
 
+@pytest.mark.slow
 def test_an_image_that_does_not_fit_on_the_disk_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     script = (

@@ -187,6 +187,7 @@ def test_a_container_that_never_becomes_ready(
     assert not remains(engine, tmp_path)
 
 
+@pytest.mark.long
 @needs_docker
 def test_a_name_that_is_taken(
     tmp_path: Path,
@@ -328,6 +329,7 @@ def on_the_host(job):
 """
 
 
+@pytest.mark.slow
 @needs_docker
 def test_a_suite_goes_on_when_the_daemon_has_gone_away(
     tmp_path: Path, engine: DockerClient

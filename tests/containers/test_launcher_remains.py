@@ -69,6 +69,7 @@ def start(folder: Path) -> list[str]:
     return ["run", str(script), "--launcher", "docker", "--world-size", "2", "--hang-after", "100"]
 
 
+@pytest.mark.slow
 def test_a_killed_hanglab_is_cleaned_up_after(tmp_path: Path, engine: DockerClient) -> None:
     folder = tmp_path / "killed"
     other = DockerLauncher()
@@ -97,6 +98,7 @@ def test_a_killed_hanglab_is_cleaned_up_after(tmp_path: Path, engine: DockerClie
     assert not remains(engine, tmp_path)
 
 
+@pytest.mark.long
 def test_clean_removes_what_a_frozen_node_left(tmp_path: Path, engine: DockerClient) -> None:
     """A node that is frozen cannot see that hanglab has gone."""
     with hanglab(tmp_path, *start(tmp_path / "killed")) as process:
@@ -119,6 +121,7 @@ def test_clean_removes_what_a_frozen_node_left(tmp_path: Path, engine: DockerCli
     assert not remains(engine, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_case_and_nothing_else(tmp_path: Path, engine: DockerClient) -> None:
     with hanglab(tmp_path, *start(tmp_path / "job")) as process:
         until_up(engine, tmp_path)
@@ -169,6 +172,7 @@ def test_only_the_dead_are_reaped(tmp_path: Path, engine: DockerClient) -> None:
         made["elsewhere"].remove()
 
 
+@pytest.mark.slow
 def test_the_job_after_an_error_is_as_good_as_any(
     tmp_path: Path, launcher: DockerLauncher, engine: DockerClient
 ) -> None:

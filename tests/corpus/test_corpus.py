@@ -66,6 +66,7 @@ def test_the_corpus_stays_small() -> None:
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < MOST_BYTES
 
 
+@pytest.mark.slow
 def test_a_changed_verdict_is_reported_field_by_field_until_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,8 @@ def test_bare_dumps_are_added_under_their_ranks(
     (dumps / "notes.txt").write_text("call Alice")
     label = ["--status", "hung", "--cause", "skipped_collective", "--origin", "x"]
     label += ["--licence", "MIT OR Apache-2.0", "--culprits", str(truth["culprits"][0])]
+    assert add(corpus, dumps, "--name", "dumps", *label[:-1], "8") == 64
+    assert "no rank 8" in capsys.readouterr().err
     assert add(corpus, dumps, "--name", "dumps", *label) == 0
     err = capsys.readouterr().err
     assert "left out: notes.txt" in err and "differs" not in err

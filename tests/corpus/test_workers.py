@@ -22,6 +22,7 @@ def refuse(number: int) -> int:
     raise ValueError(f"not {number}")
 
 
+@pytest.mark.slow
 def test_who_dies_costs_its_own_item_alone_and_the_order_stays() -> None:
     pool: WorkerPool[int, tuple[int, str]] = WorkerPool(square, 2)
     results = list(pool.map(range(24)))

@@ -94,6 +94,7 @@ def test_right_verdicts_are_counted_and_written_in_all_forms(
     assert "http" not in page and "<svg" in page
 
 
+@pytest.mark.slow
 def test_a_heuristic_is_compared_with_what_is_installed(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_heuristics_that_raise_or_lie_are_told_and_change_nothing(
     assert "RuntimeError: not today" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_heuristic_that_kills_its_process_costs_its_own_cases_alone(
     corpus: Path, tmp_path: Path
 ) -> None:
@@ -303,6 +305,7 @@ def test_scenarios_are_run_and_judged(tmp_path: Path, monkeypatch: pytest.Monkey
     assert evaluate("--live", "no_such_scenario") == 64
 
 
+@pytest.mark.slow
 def test_mutants_are_judged_by_their_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,6 +255,7 @@ def test_labels_are_for_a_backend_and_run_on_what_behaves_alike(
     assert main(["list", "--backend", "gloo"]) == 64
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_scenarios_for_nccl_become_plain_scripts_that_run_on_the_emulated_device(

@@ -14,6 +14,7 @@ LIGHTNING = needs("lightning")
 long = pytest.mark.long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "odd", "start", "cause", "culprit"),
     [

@@ -21,6 +21,7 @@ SECTIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "framework",
     [

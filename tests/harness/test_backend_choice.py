@@ -78,6 +78,7 @@ def test_a_scenario_that_is_for_none_of_them_is_skipped_once() -> None:
     ]
 
 
+@pytest.mark.slow
 @needs_torch
 def test_results_are_told_by_backend(tmp_path: Path) -> None:
     options = ["--backend", "gloo,nccl_emulated", "--jobs", "2"]

@@ -335,6 +335,7 @@ TWO = "".join(
 )
 
 
+@pytest.mark.slow
 def test_one_of_several_scenarios_of_a_file_is_named_after_it(tmp_path: Path) -> None:
     path = tmp_path / "both.py"
     path.write_text(HEADER + TWO)

@@ -52,6 +52,7 @@ def waiting(tmp_path: Path) -> JobPlan:
     return make_plan(tmp_path / "run", "", script=script)
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_is_reported_and_takes_its_ranks_along(
     local: LocalLauncher, waiting: JobPlan
 ) -> None:
@@ -83,6 +84,7 @@ def test_ranks_of_another_job_survive_a_killed_supervisor(
     assert not any(exists(pid) for pid in second.pids.values())
 
 
+@pytest.mark.slow
 def test_a_dead_root_is_replaced_and_its_jobs_go_on(
     local: LocalLauncher, waiting: JobPlan, tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_dead_root_is_replaced_and_its_jobs_go_on(
         assert not one.runtime_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_root_is_noticed_and_replaced(
     local: LocalLauncher, waiting: JobPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +166,7 @@ def test_a_forked_copy_of_hanglab_keeps_nothing_alive(
         os.waitpid(copy, 0)
 
 
+@pytest.mark.slow
 def test_no_rank_notices_the_end_of_another(local: LocalLauncher, tmp_path: Path) -> None:
     script = tmp_path / "stuck.py"
     script.write_text(
@@ -243,6 +247,7 @@ class SessionsLauncher(CommandLauncher):
         return [sys.executable, str(starter), str(plan.world_size), str(logs), *program]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [TorchrunLauncher, SessionsLauncher])
 @pytest.mark.parametrize(
     ("way", "code", "number"), [("exit-3", 3, None), ("kill", None, signal.SIGKILL)]

@@ -188,6 +188,7 @@ def test_functions_of_a_scenario_run_in_their_file(launcher: LocalLauncher, tmp_
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_is_read_early_gets_a_warm_process_of_its_own(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:

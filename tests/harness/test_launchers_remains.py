@@ -107,6 +107,7 @@ def _logs(folder: Path) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.glob("*.err")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     run = start(launcher, "end")
@@ -115,6 +116,7 @@ def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     assert run.remains() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "launcher"),
     [

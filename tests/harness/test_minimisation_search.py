@@ -62,6 +62,7 @@ def search(confirmer: Confirmer) -> Search:
     return Search(SimilarityTest(BLAME, cause=True), confirmer, lambda what, reduced: None)
 
 
+@pytest.mark.long
 @needs_torch
 @pytest.mark.timeout(120)
 def test_more_of_the_job_is_taken_where_real_runs_refuse_the_least(confirmer: Confirmer) -> None:
@@ -77,6 +78,7 @@ def test_more_of_the_job_is_taken_where_real_runs_refuse_the_least(confirmer: Co
     assert confirmer.runs > 1
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_it_is_lost_where_they_refuse_all(confirmer: Confirmer) -> None:

@@ -37,6 +37,7 @@ ON_GLOO = (
     "group_order",
     "halo_wrong_neighbour",
     "missing_rank",
+    "next_bucket",
     "p2p_deadlock",
     "p2p_unmatched",
     "reduction_mismatch",
@@ -67,6 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_a_job_shrinks_to_a_script_and_a_scenario_that_run_confirms(

@@ -136,6 +136,7 @@ def collected(folder: Path, *arguments: object, at: Path | None = None) -> list[
     )
 
 
+@pytest.mark.slow
 def test_pytest_collects_packs_by_marker_and_by_option(published: Path, tmp_path: Path) -> None:
     serving = sorted(one.name for one in read_project().scenarios if "serving" in packs_of(one))
     assert collected(tmp_path, "--hanglab", "-m", "pack_serving") == serving

@@ -39,6 +39,7 @@ def results(folder: Path) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.long
 def test_an_item_that_is_tried_again_has_the_outcome_of_its_last_try(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_fickle.py", SECOND_TRY)
     options = ["-k", "fault", "--hanglab-artifacts=kept", "--junitxml=junit.xml", "-rR"]
@@ -69,6 +70,7 @@ def test_the_last_of_several_failed_tries_counts_once(tmp_path: Path) -> None:
     assert [result["outcome"] for result in results(tmp_path)] == ["not reproduced"]
 
 
+@pytest.mark.long
 def test_each_of_several_workers_runs_every_item_in_a_folder_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_sound.py", SOUND.format(name="sound"))
     ran = run_pytest(tmp_path, "--dist=each", "--tx=2*popen", "--hanglab-artifacts=kept")
@@ -80,6 +82,7 @@ def test_each_of_several_workers_runs_every_item_in_a_folder_of_its_own(tmp_path
     assert len(folders) == 4
 
 
+@pytest.mark.slow
 def test_a_test_that_is_tried_again_runs_its_job_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "test_own.py").write_text(TESTS)

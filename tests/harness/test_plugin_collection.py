@@ -33,6 +33,7 @@ def collect(folder: Path, *arguments: object, **changes: str) -> list[str]:
     return ran.items()
 
 
+@pytest.mark.slow
 def test_it_sleeps_until_asked(tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text("def test_own(): pass\n")
     (tmp_path / "hanglab_helpers.py").write_text("'''Nothing but helpers of hanglab's user.'''\n")
@@ -54,6 +55,7 @@ def test_it_sleeps_until_asked(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_users_file_is_collected_once_wherever_it_lies(tmp_path: Path) -> None:
     write(tmp_path, "deep/down/hanglab_mine.py", SOUND.format(name="mine"))
     write(tmp_path, "hanglab_helpers.py", "def scenario_of_nothing(): ...")
@@ -67,6 +69,7 @@ def test_a_users_file_is_collected_once_wherever_it_lies(tmp_path: Path) -> None
     assert collect(tmp_path, wanted[0]) == wanted[:1]
 
 
+@pytest.mark.slow
 def test_the_projects_scenarios_are_collected_without_torch(tmp_path: Path) -> None:
     code = (
         "import sys, pytest\n"
@@ -113,6 +116,7 @@ def test_a_path_gives_the_scenarios_below_it_alone(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_projects_scenarios_come_beside_a_path_when_asked_for(tmp_path: Path) -> None:
     write(tmp_path, "ours/any_name.py", SOUND.format(name="mine"))
     count = items_of_project()
@@ -130,6 +134,7 @@ def test_items_are_parametrised_and_repeated(tmp_path: Path) -> None:
     assert "hanglab_mine.py::mine[control-nccl-torchrun-3-seed1]" in items
 
 
+@pytest.mark.slow
 def test_shards_share_the_scenarios_out(tmp_path: Path) -> None:
     for letter in "abcde":
         write(tmp_path, f"hanglab_{letter}.py", SOUND.format(name=letter))
@@ -147,6 +152,7 @@ def test_shards_share_the_scenarios_out(tmp_path: Path) -> None:
     assert all("test_own.py::test_own" in shard for shard in shards)
 
 
+@pytest.mark.slow
 def test_markers_choose(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -206,6 +212,7 @@ def test_containers_that_cannot_be_had_are_a_skip(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_more_gpus_than_exist_and_more_than_the_pool_has(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_mine.py", NEEDS.format(name="wide", given="gpus=4"))
     (tmp_path / "conftest.py").write_text(EIGHT_GPUS)

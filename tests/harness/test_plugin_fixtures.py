@@ -66,6 +66,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["test_sound", "test_stuck", "test_declared"])
 def test_what_is_as_expected_passes(ran: Ran, name: str) -> None:
     assert f"tests/test_own.py::{name} PASSED" in ran.out, ran.out

@@ -41,6 +41,7 @@ def gone(pids: list[int]) -> Callable[[], bool]:
     return lambda: not any(exists(pid) for pid in pids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "two workers"])
 def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
     write(tmp_path, "hanglab_a.py", ENDLESS.format(name="a"))
@@ -68,6 +69,7 @@ def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
         assert "interrupted" in (tmp_path / "runs/latest/summary.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:
     """The item that it ran is reported, the others run on."""
     write(tmp_path, "hanglab_a.py", ENDLESS.format(name="a"))
@@ -90,6 +92,7 @@ def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:
         wait_for(gone(pids), "the end of the crashed worker's job", seconds=30)
 
 
+@pytest.mark.slow
 def test_a_conftest_that_breaks_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_a.py", SOUND.format(name="a"))
     (tmp_path / "conftest.py").write_text(

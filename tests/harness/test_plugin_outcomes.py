@@ -158,6 +158,7 @@ def test_the_summary_has_one_line_of_a_failure(suite: Suite) -> None:
     assert "again      hanglab run" in failure.text
 
 
+@pytest.mark.slow
 def test_a_failure_is_repeated_by_its_command(suite: Suite) -> None:
     (line,) = [
         line
@@ -236,6 +237,7 @@ def test_scenarios_of_different_sizes_share_one_file_of_results(tmp_path: Path) 
     assert content["launcher"] == "local"
 
 
+@pytest.mark.long
 def test_what_took_longest_comes_first(suite: Suite) -> None:
     """By the durations of the first run, which pytest's cache keeps."""
     cached = suite.folder / ".pytest_cache/v/hanglab/durations"
@@ -251,6 +253,7 @@ def test_what_took_longest_comes_first(suite: Suite) -> None:
     assert names == sorted(names, key=lambda name: -durations[name])
 
 
+@pytest.mark.slow
 def test_repetitions_have_seeds_of_their_own_and_a_rate(tmp_path: Path) -> None:
     body = SOUND.format(name="fickle").replace(
         "job.rank == 1 and", "job.rank == 1 and job.seed != 1 and"

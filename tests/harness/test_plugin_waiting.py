@@ -16,6 +16,7 @@ from hanglab.harness.pytest_plugin import lease_waits
 from hanglab.harness.pytest_plugin.lease_waits import LeaseWait
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "a worker"])
 def test_a_job_that_waits_for_long_says_for_what(tmp_path: Path, workers: list[str]) -> None:
     write(tmp_path, "hanglab_mine.py", SOUND.format(name="mine"))

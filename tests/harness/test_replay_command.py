@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -77,6 +79,7 @@ def replay(source: Path, out: Path, *more: str) -> int:
     return main(["replay", str(source), "--out", str(out), "--hang-after", "2", *more])
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
@@ -192,6 +195,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(180)
 def test_an_exception_that_was_swallowed_is_swallowed_again(
@@ -212,6 +216,29 @@ def test_an_exception_that_was_swallowed_is_swallowed_again(
     assert "if rank in [1]:\n    broadcast_2()\n" in script
 
 
+#: Rank 0 announces every step but the tenth; rank 1 asks for each before it reduces.
+KEY_LEFT_OUT = """
+import time
+import torch
+import torch.distributed as dist
+
+def poll(store, key):
+    while not store.check([key]):
+        time.sleep(0.01)
+
+dist.init_process_group("gloo")
+store = dist.PrefixStore("steps", dist.distributed_c10d._get_default_store())
+for step in range(20):
+    key = f"ready/{step}"
+    if dist.get_rank() == 0 and step != 9:
+        store.set(key, "now")
+    if dist.get_rank() == 1:
+        ASK
+    dist.all_reduce(torch.ones(8))
+dist.destroy_process_group()
+"""
+
+
 @needs_torch
 @pytest.mark.long
 @pytest.mark.timeout(180)
@@ -227,6 +254,51 @@ def test_ranks_wait_for_the_lock_of_a_file_again(
     assert main(["minimise", str(case), "-o", "repro.py"]) == 0
     text = Path("repro.py").read_text()
     assert "[(wait_for_file_lock,)]" in text and "[(hold_file_lock,), (all_reduce" in text
+
+
+@needs_torch
+@pytest.mark.timeout(180)
+def test_ranks_wait_again_for_the_key_that_a_peer_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", "version_not_announced"]) == 0
+    case = (tmp_path / "runs" / "latest" / "version_not_announced" / "fault" / "0").resolve()
+    capsys.readouterr()
+    assert replay(case, tmp_path / "replays") == 0
+    told = capsys.readouterr().out
+    assert "evidence says: it set the store's keys 'version/2', 'version/3', 'version/4'" in told
+    assert "it asked again and again for the store's key 'version/6'" in told
+    assert told.count("python_deadlock") == 2
+    program = msgspec.json.decode(
+        next((tmp_path / "replays").glob("latest/program.json")).read_bytes()
+    )
+    # The versions before it, each between the calls at which it was announced.
+    announced = program["before_stop"][0]
+    assert [one["arguments"] for one in announced] == [[f"version/{n}"] for n in (2, 3, 4, 5)]
+    turns = [one["turn"] for one in announced]
+    assert {b - a for a, b in pairwise(turns)} == {2}
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("ask", ["store.get(key)", "poll(store, key)"])
+def test_a_key_that_never_came_is_minimised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(KEY_LEFT_OUT.replace("ASK", ask))
+    assert main(["run", "train.py", "--world-size", "3"]) == 0
+    case = (tmp_path / "runs" / "latest" / "train" / "fault" / "0").resolve()
+    assert '"cause": "python_deadlock"' in (case / "verdict.json").read_text()
+    assert main(["minimise", str(case), "-o", "repro.py"]) == 0
+    text = Path("repro.py").read_text()
+    function = "wait_for_key" if "get" in ask else "poll_for_key"
+    used = re.findall(r"\((\w+_key), '.*ready/(\d)'\)", text)
+    assert [key for name, key in used if name == "set_key"] == ["5", "6", "7", "8"]
+    assert [key for name, key in used if name == function] == ["6", "7", "8", "9"]
+    assert main(["run", "repro_scenario.py"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -306,6 +378,7 @@ def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str, back
     assert replay(MEGATRON / job, tmp_path, "--backend", backend) == 0
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_a_job_of_nccl_replays_on_an_emulated_device(
@@ -316,6 +389,24 @@ def test_a_job_of_nccl_replays_on_an_emulated_device(
     assert replay(job, tmp_path / "out", "--backend", "nccl-emulated") == 0
     told = capsys.readouterr().out
     assert told.count("same") == 4 and "stands for the device of nccl" in told
+
+
+#: Of each category of what calls tell, one; the last stands behind a loop that hosts are in.
+ON_THE_DEVICE = ("crossed_on_device", "split_mismatch", "p2p_deadlock", "uneven_inputs")
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("scenario", ON_THE_DEVICE)
+def test_a_case_of_the_emulated_device_replays_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    device = ("--backend", "nccl-emulated")
+    assert main(["run", "--no-control", *device, scenario]) == 0
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays", *device) == 0
 
 
 @needs_torch
@@ -409,6 +500,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_a_replay_and_keeps_what_it_captured(

@@ -197,6 +197,7 @@ def run_plain(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
     return run_script(folder, "train.py", "--world-size", "2", *words)
 
 
+@pytest.mark.slow
 def test_a_plain_script_gets_its_verdict(tmp_path: Path, kept_launcher: None) -> None:
     code, verdict = run_plain(tmp_path, "--hang-after", "1.5", "--", "5", "stop")
     assert code == 0
@@ -230,6 +231,7 @@ def stuck(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
     stuck: subprocess.Popen[str], tmp_path: Path, number: int, code: int
@@ -252,6 +254,7 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
     assert (tmp_path / "runs" / "latest" / "results.json").is_file()
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_killed_run(stuck: subprocess.Popen[str], tmp_path: Path) -> None:
     wait_for(lambda: len(registered(tmp_path)) == 2, "two ranks")
     assert about(tmp_path)
@@ -308,6 +311,7 @@ def test_wrong_usage_is_told(tmp_path: Path, words: list[str], complaint: str) -
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_skips_are_told_once_for_each_reason(tmp_path: Path) -> None:
     for name in ("one", "two"):
         body = SCENARIOS["elsewhere"].replace("def elsewhere", f"def {name}")
@@ -362,6 +366,7 @@ def test_analyze_says_what_it_cannot_read(tmp_path: Path, kind: str) -> None:
     assert len(done.stderr.strip().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_analyze_prints_what_the_run_concluded(suite: dict[str, Any]) -> None:
     folder = Path(result_of(suite, "sound")["artifacts"])
     done = subprocess.run(
@@ -384,6 +389,7 @@ def test_analyze_prints_what_the_run_concluded(suite: dict[str, Any]) -> None:
     assert "sound.py" in shown.stdout
 
 
+@pytest.mark.slow
 def test_entries_shows_the_calls_of_all_ranks(suite: dict[str, Any], tmp_path: Path) -> None:
     case = str(Path(result_of(suite, "sound")["artifacts"]) / "case")
 

@@ -60,6 +60,7 @@ def test_the_slow_rank_stands_out(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "the input of rank 1 is too slow" in printed
 
 
+@pytest.mark.slow
 def test_many_ranks_take_one_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = case_of_windows(tmp_path, slow_rank=717, ranks=1024)
     assert main(["stragglers", str(case)]) == 0

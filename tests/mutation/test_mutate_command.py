@@ -45,6 +45,7 @@ def by_operator(folder: Path) -> dict[str, dict[str, Any]]:
     return {one["operator"]: one for one in report["mutants"]}
 
 
+@pytest.mark.slow
 def test_what_was_broken_is_found_and_what_the_operator_knows_is_the_measure(
     tested: tuple[int, Path],
 ) -> None:

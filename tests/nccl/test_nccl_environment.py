@@ -94,6 +94,7 @@ def make_plan(folder: Path, environment: dict[str, str], **changes: Any) -> JobP
     return JobPlan(**{**values, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", [LocalLauncher, TorchrunLauncher])
 def test_ranks_on_one_gpu_are_told_apart(launcher: type[Launcher], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -113,6 +114,7 @@ def test_ranks_on_one_gpu_are_told_apart(launcher: type[Launcher], tmp_path: Pat
     assert told[0]["TORCH_FR_BUFFER_SIZE"] == "2000"
 
 
+@pytest.mark.slow
 def test_a_scenarios_ranks_under_torchrun_are_told_apart_too(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(BODY)
     environment = {**nccl_environment(["0"], 2, 20481), "TOLD": str(tmp_path)}

@@ -10,6 +10,8 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
+
 from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import run
 from hanglab.harness.jobs.run_folder import JobFolder
@@ -31,6 +33,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_dump_at_a_timeout_is_a_reason_to_capture(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAIN)

@@ -23,6 +23,7 @@ from hanglab.harness.scenarios.discovery import select
 from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize(
     ("order", "peer", "rank", "started"),
@@ -134,6 +135,7 @@ def narrow(job):
 """
 
 
+@pytest.mark.long
 @needs_torch
 def test_a_declared_fault_of_a_link_strikes_both_ends_and_accuses_nobody(tmp_path: Path) -> None:
     """8 KiB at 64 a second, 25 times over; no evidence tells whose fault that is."""

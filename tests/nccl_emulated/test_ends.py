@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from emulated_support import PROGRAMS
 from installed import needs_torch
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_script_ends_while_its_watchdog_asks_the_store(tmp_path: Path) -> None:
     """A daemon thread that comes back from C++ into an interpreter that ends aborts the process."""

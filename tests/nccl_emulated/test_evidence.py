@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from emulated_support import Ended, Run
 from installed import needs_torch
 
@@ -136,6 +137,7 @@ def test_nccl2_has_no_entry_for_the_end_of_a_batch(run_ranks: Run) -> None:
     assert dump["pg_status"]["0"]["last_completed_collective"] == dump["entries"][-1]["op_id"]
 
 
+@pytest.mark.slow
 def test_nccl2_dumps_on_the_rank_alone_that_sees_the_failure(
     run_ranks: Run, tmp_path: Path
 ) -> None:

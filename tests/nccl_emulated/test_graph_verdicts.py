@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from installed import needs_torch
 
+from hanglab.analyzer.replayable import NotReplayable, read_replayable
+
 pytestmark = needs_torch
 
 _SCENARIO = """\
@@ -59,6 +61,7 @@ def _verdict(folder: Path, **parts: Any) -> dict[str, Any]:
     return verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "odd", "times", "cause", "culprits"),
     [(3, 0, 2, "collective_mismatch", [0]), (2, 1, 0, "skipped_collective", [0, 1])],
@@ -72,8 +75,13 @@ def test_ranks_are_named_by_the_number_of_their_replays(
         culprits=set(culprits), captured=_REDUCE,
     )  # fmt: skip
     assert (verdict["cause"], verdict["culprits"]) == (cause, culprits), verdict["summary"]
+    # Calls that no buffer has cannot be made again.
+    case = tmp_path / "runs" / "latest" / "replayed" / "fault" / "0" / "case"
+    with pytest.raises(NotReplayable, match="replays of CUDA graphs launched, and no buffer"):
+        read_replayable(case)
 
 
+@pytest.mark.slow
 def test_a_rank_that_stands_before_a_replay_is_not_said_to_have_left_it_out(tmp_path: Path) -> None:
     verdict = _verdict(
         tmp_path, size=3, odd=1, times=0, cause="PYTHON_DEADLOCK", culprits={1}, captured=_REDUCE,

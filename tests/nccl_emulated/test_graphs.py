@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from emulated_support import Ended, Run
 from installed import needs_torch
 
@@ -16,6 +17,7 @@ def _told(ended: list[Ended]) -> list[dict[str, Any]]:
     return [one.told for one in ended]
 
 
+@pytest.mark.slow
 def test_what_is_captured_runs_at_each_replay_and_leaves_no_entry(run_ranks: Run) -> None:
     for told in _told(run_ranks("graphs.py", "replays", 2)):
         assert told["captured"] == [0.0] * 4

@@ -75,6 +75,7 @@ def test_a_backend_misspelt_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert "'nccl_emulatd' is not one of gloo, nccl, nccl-emulated." in ran.stderr
 
 
+@pytest.mark.long
 @needs_torch
 @pytest.mark.parametrize("command", ["run", "record"])
 @pytest.mark.parametrize(

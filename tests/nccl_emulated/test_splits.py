@@ -17,6 +17,7 @@ def _told(ended: list[Ended]) -> list[dict[str, Any]]:
     return [one.told for one in ended]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bound", "blocked"), [("1", True), ("0", False)])
 def test_members_of_a_split_wait_for_ranks_outside_of_it(
     run_ranks: Run, bound: str, blocked: bool
@@ -60,6 +61,7 @@ def test_without_blocking_the_first_operation_waits_and_not_the_initialisation(
     assert second == {"value": [2.0, 2.0]}
 
 
+@pytest.mark.long
 def test_a_communicator_that_is_never_ready_is_told_in_torchs_words(run_ranks: Run) -> None:
     first, _ = _told(
         run_ranks(

@@ -67,6 +67,7 @@ def test_files_that_appear_here_are_read_and_have_receipts(tmp_path: Path) -> No
     assert int(values["PROFILE_START_TIME"]) > 0
 
 
+@pytest.mark.slow
 def test_what_a_daemon_cannot_tell_is_said(tmp_path: Path) -> None:
     with dynolog(71, 72, 73, writing=(71,)) as daemon:
         daemon.busy.add(73)
@@ -90,6 +91,7 @@ def test_what_a_daemon_cannot_tell_is_said(tmp_path: Path) -> None:
     assert "knows no process" in nobody.stdout
 
 
+@pytest.mark.slow
 def test_daemon_and_agent_are_asked_together(
     service: ProfilingService, endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:

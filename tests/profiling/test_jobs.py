@@ -130,6 +130,7 @@ def steps_in(receipt: Receipt) -> list[int]:
     return sorted({int(name.removeprefix("step ")) for name in names if name.startswith("step ")})
 
 
+@pytest.mark.slow
 def test_ranks_of_a_running_job_are_traced_together(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
@@ -235,6 +236,7 @@ def test_requests_that_follow_each_other_all_give_traces(
         assert len({steps_in(receipts[0])[0] for receipts in found}) == len(found)
 
 
+@pytest.mark.long
 def test_answer_that_was_late_makes_no_later_one_late(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
@@ -290,6 +292,7 @@ def _sleeps(pid: int) -> bool:
     return "stood at" in by_stack(pid)
 
 
+@pytest.mark.long
 def test_users_own_profiler_gets_in_the_way_and_is_named(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
@@ -302,6 +305,7 @@ def test_users_own_profiler_gets_in_the_way_and_is_named(
         assert all("torch.profiler" in r.reason for r in receipts), receipts
 
 
+@pytest.mark.slow
 def test_process_that_ends_before_its_trace_is_told(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
@@ -323,6 +327,7 @@ def test_process_that_ends_before_its_trace_is_told(
             assert "ended before its trace was written" in receipt.reason
 
 
+@pytest.mark.long
 def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
     from hanglab.recorder.profiling.service import Settings
 

@@ -114,6 +114,7 @@ def movements(*families: RankProcesses) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_slow_download_is_movement(start, watch):
     _, port = start(SERVER, 4096, 0.5)
     pid, _ = start(CLIENT, port)
@@ -137,6 +138,7 @@ def test_the_messages_of_a_tracker_are_none(start, watch, size, pace):
     agent.finish()
 
 
+@pytest.mark.slow
 def test_what_two_ranks_say_to_each_other_is_none(start):
     server, port = start(SERVER, 8192, 0.1)
     client, _ = start(CLIENT, port)
@@ -149,6 +151,7 @@ def test_what_two_ranks_say_to_each_other_is_none(start):
     )
 
 
+@pytest.mark.slow
 def test_who_is_called_and_the_store_s_port_are_none(start):
     server, port = start(SERVER, 8192, 0.1)
     client, _ = start(CLIENT, port)

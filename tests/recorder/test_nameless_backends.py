@@ -60,6 +60,7 @@ def recorded(tmp_path: Path, text: str, world_size: int) -> RankCase:
     return rank
 
 
+@pytest.mark.slow
 def test_operations_are_recorded_like_those_of_groups(tmp_path: Path) -> None:
     rank = recorded(tmp_path, PROGRAM, 1)
     assert rank.read(files.PROGRESS) is not None
@@ -77,6 +78,7 @@ def test_members_are_told_only_where_they_are_known(tmp_path: Path) -> None:
     assert rank.read(files.GROUPS) == []
 
 
+@pytest.mark.slow
 def test_a_group_s_own_backend_is_known_by_the_group(tmp_path: Path) -> None:
     rank = recorded(tmp_path, PROGRAM + IN_A_GROUP, 1)
     assert rank.read(files.PROGRESS) is not None

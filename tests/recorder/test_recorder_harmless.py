@@ -12,6 +12,7 @@ def outputs(job) -> list[str]:
     return [job.printed(rank) for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_losses_and_weights_are_the_same_bit_for_bit(start_job):
     plain = outputs(start_job("seeded_program.py", record=False))
     recorded = outputs(start_job("seeded_program.py", agent=("--hang-after", "30")))
@@ -35,6 +36,7 @@ def test_unwritable_case_folder(start_job, tmp_path):
     assert list(job.runtime.glob("not-recorded-*.txt")), "the reason is left behind"
 
 
+@pytest.mark.slow
 def test_no_space_for_the_progress_file(start_job):
     # A file-size limit refuses the allocation as a full disk does.
     job = start_job(
@@ -49,6 +51,7 @@ def test_no_space_for_the_progress_file(start_job):
     assert all(rank.read(files.FLIGHT_RECORDER) for rank in case.ranks)
 
 
+@pytest.mark.slow
 def test_no_runtime_folder_and_no_agent(start_job):
     outputs(start_job("seeded_program.py", environment={"HANGLAB_RUNTIME": "/nowhere/at/all"}))
 

@@ -72,6 +72,7 @@ def test_questions_to_a_file_server_below_a_rank_are_no_movement(reader, watch):
     agent.finish()
 
 
+@pytest.mark.slow
 def test_data_that_a_file_server_hands_to_a_rank_is_movement(reader, watch):
     pid = reader(str(PACE)).pid
     agent = watch(pid)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 
 
+@pytest.mark.slow
 def test_a_stuck_worker_leaves_batches_asked_for_and_none_ready(start_job):
     job = start_job(
         "loader_program.py", environment={"WORKER": "stuck"}, agent=("--hang-after", "1.0")

@@ -272,6 +272,7 @@ def test_a_call_that_outlasts_the_ring_writes_into_no_others_record(progress):
     assert all(o.wait_entered_ns is None for o in found)
 
 
+@pytest.mark.slow
 def test_another_group_in_the_same_place_has_its_own_name(progress):
     ids: list[int] = []
     while len(ids) == len(set(ids)):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from conditions import wait_for
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
@@ -58,6 +59,7 @@ def movements(rank: WatchedRank, looks: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_a_rank_that_only_answers_at_its_store_rests(tmp_path: Path) -> None:
     with watched(KEEPER, tmp_path) as rank:
         before = procfs.io_bytes(rank.pid)
@@ -65,6 +67,7 @@ def test_a_rank_that_only_answers_at_its_store_rests(tmp_path: Path) -> None:
         assert procfs.io_bytes(rank.pid) != before  # although it was asked
 
 
+@pytest.mark.slow
 def test_a_rank_that_keeps_the_store_and_writes_a_file_moves(tmp_path: Path) -> None:
     with watched(WRITER + KEEPER, tmp_path) as rank:
         assert movements(rank, 30) >= 15

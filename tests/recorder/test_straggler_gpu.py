@@ -51,6 +51,7 @@ class KernelEvent:
         return self.metadata
 
 
+@pytest.mark.slow
 def test_real_events_are_read_and_hold_no_kernel_without_a_gpu() -> None:
     torch = pytest.importorskip("torch")
     from torch.profiler import ProfilerActivity, profile

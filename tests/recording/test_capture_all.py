@@ -33,6 +33,7 @@ mkdir -p cases/1 && touch cases/1/occupied
 """
 
 
+@pytest.mark.slow
 def test_every_job_gets_a_case_and_one_that_cannot_costs_only_itself(tmp_path: Path) -> None:
     done = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", _SCRIPT],

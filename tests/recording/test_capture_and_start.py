@@ -72,6 +72,7 @@ def test_a_thread_of_the_kernel_is_no_rank_and_no_want_of_rights(tmp_path):
     assert "CAP_SYS_PTRACE" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["launcher", pytest.param("rank", marks=pytest.mark.long)])
 def test_job_that_nobody_records(tmp_path, which):
     case = tmp_path / "case"
@@ -148,6 +149,7 @@ def ended(ranks: list[subprocess.Popen[str]]) -> Iterator[None]:
                     pipe.close()
 
 
+@pytest.mark.slow
 def test_ranks_share_one_case_and_one_agent(tmp_path, temporary):
     case = tmp_path / "case"
     ranks = in_code(tmp_path, temporary, str(case), "1", "hang")
@@ -172,6 +174,7 @@ def _over(case: Path) -> bool:
     return job is not None and job.ended is not None
 
 
+@pytest.mark.slow
 def test_job_that_ends_well_leaves_a_case(tmp_path, temporary):
     case = tmp_path / "case"
     ranks = in_code(tmp_path, temporary, str(case), "30", "well")
@@ -185,6 +188,7 @@ def test_job_that_ends_well_leaves_a_case(tmp_path, temporary):
     assert trigger_of(case) == ("", "")
 
 
+@pytest.mark.slow
 def test_job_that_cannot_be_recorded_goes_on(tmp_path, temporary):
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -207,6 +211,7 @@ def sockets_in(temporary: Path) -> list[Path]:
     return list(temporary.glob("hanglab-*/????????????/rank-*.sock"))
 
 
+@pytest.mark.long
 def test_nothing_stays_of_a_job_that_records_itself(tmp_path, temporary):
     ranks = in_code(tmp_path, temporary, str(tmp_path / "case"), "30", "well")
     with ended(ranks):
@@ -215,6 +220,7 @@ def test_nothing_stays_of_a_job_that_records_itself(tmp_path, temporary):
         wait_for(lambda: not runtimes_in(temporary), "the agent to clear away")
 
 
+@pytest.mark.slow
 def test_what_a_killed_agent_leaves_the_next_one_removes(tmp_path, temporary):
     case = tmp_path / "case"
     ranks = in_code(tmp_path, temporary, str(case), "600", "hang")

@@ -15,6 +15,7 @@ from hanglab.recorder.case.reader import CaseReader
 pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 def test_a_hang_whose_output_goes_to_a_file(tmp_path: Path) -> None:
     """hanglab and the job then write into one file, and the Case keeps what the job wrote."""
     case, log = tmp_path / "case", tmp_path / "log"

@@ -56,6 +56,7 @@ def test_people_see_it_and_programs_read_it(hung):
     assert json.loads(shown.stdout)["decision"]["function"] == "average"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "off", ["--no-source", pytest.param("HANGLAB_SOURCE=0", marks=pytest.mark.long)]
 )
@@ -68,6 +69,7 @@ def test_a_case_without_source_names_the_cause_alone(tmp_path, off):
     assert verdict.decision is None and "isnan" not in told
 
 
+@pytest.mark.slow
 def test_values_of_the_condition_are_shown_on_request_and_no_others(tmp_path):
     case, told = recorded(tmp_path, "--locals")
     kept = {rank.rank: rank.read(files.LOCALS) for rank in CaseReader(case).ranks}

@@ -26,6 +26,7 @@ def test_sends_and_receives_of_gloo_are_shown(
     assert shown.count("all_reduce [1] Float completed") == 20 and "scheduled" not in shown
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.timeout(300)
 def test_operations_have_the_names_that_they_were_called_by(

@@ -44,6 +44,7 @@ def srun() -> list[str]:
     return [*words, sys.executable, PROGRAM]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher", [pytest.param(accelerate, marks=pytest.mark.long), mpirun, srun]
 )
@@ -74,6 +75,7 @@ def runs(rank: RankCase) -> bool:
     return stat is not None and stat.state not in "ZX"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [pytest.param("asks", marks=pytest.mark.long), "deaf"])
 def test_ranks_of_a_service_are_ended_by_their_launcher_or_else_by_hanglab(tmp_path, how):
     case, path = tmp_path / "case", tmp_path / "service"

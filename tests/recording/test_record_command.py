@@ -39,6 +39,7 @@ def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):
     assert modes == {0}, "a Case is its owner's alone"
 
 
+@pytest.mark.slow
 def test_exit_code_output_and_exception_of_a_failing_job(tmp_path):
     case = tmp_path / "case"
     command = program("spawned_program.py", "raise", str(tmp_path / "store"))
@@ -57,6 +58,7 @@ def test_exit_code_output_and_exception_of_a_failing_job(tmp_path):
     assert set(tail) <= set(done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_launcher_tells_how_its_ranks_ended(tmp_path):
     case = tmp_path / "case"
     command = program("spawned_program.py", "die", str(tmp_path / "store"))
@@ -135,6 +137,7 @@ def test_termination_is_passed_on(tmp_path):
     assert trigger_of(case)[0] == "interrupt"
 
 
+@pytest.mark.slow
 def test_hung_job_is_left_if_asked(tmp_path):
     case, store = tmp_path / "case", tmp_path / "store"
     command = program("spawned_program.py", "hang", str(store))
@@ -151,6 +154,7 @@ def test_hung_job_is_left_if_asked(tmp_path):
         assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
     case, pipe, stop = tmp_path / "case", tmp_path / "pipe", tmp_path / "stop"
     os.mkfifo(pipe)
@@ -203,6 +207,7 @@ def hung_and_interrupted(tmp_path, then):
     return CaseReader(case)
 
 
+@pytest.mark.slow
 def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp_path):
     away = hung_and_interrupted(tmp_path, "tidy").ranks[1]
     assert away.read(files.PROGRESS) is not None
@@ -216,6 +221,7 @@ def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp
     assert away.as_captured.read(files.FLIGHT_RECORDER) != away.read(files.FLIGHT_RECORDER)
 
 
+@pytest.mark.slow
 def test_a_hung_job_that_ends_well_because_it_is_interrupted_is_not_healthy(tmp_path):
     reader = hung_and_interrupted(tmp_path, "swallow")
     assert [
@@ -224,6 +230,7 @@ def test_a_hung_job_that_ends_well_because_it_is_interrupted_is_not_healthy(tmp_
     assert reader.job is not None and reader.job.interrupted is not None
 
 
+@pytest.mark.slow
 def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     case = tmp_path / "case"
     script = tmp_path / "train.py"
@@ -260,6 +267,7 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     assert analyze(case).culprits in ([1], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

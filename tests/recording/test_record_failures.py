@@ -49,6 +49,7 @@ def output_of(done: subprocess.CompletedProcess[str]) -> str:
     return "\n".join(sorted(done.stdout.splitlines()))
 
 
+@pytest.mark.long
 def test_losses_and_weights_are_the_same_bit_for_bit(tmp_path, plain):
     case = tmp_path / "case"
     done = hanglab("record", "--out", case, "--", *seeded(tmp_path, 1), cwd=tmp_path)
@@ -116,6 +117,7 @@ def test_room_enough_is_not_worth_a_word(tmp_path):
     assert done.returncode == 0 and "is full" not in done.stderr
 
 
+@pytest.mark.slow
 def test_killed_agent(tmp_path, plain):
     case = tmp_path / "case"
     command = program(SEEDED.name, str(tmp_path / "store"), str(tmp_path / "go"))
@@ -139,6 +141,7 @@ def test_killed_agent(tmp_path, plain):
     assert any(absence.what == "agent" for absence in reader.absent)
 
 
+@pytest.mark.slow
 def test_killed_hanglab(tmp_path, plain, temporary):
     """The job writes into a relay that outlives hanglab, so it does not even notice."""
     command = program(SEEDED.name, str(tmp_path / "store"), str(tmp_path / "go"))
@@ -196,6 +199,7 @@ def _runs(pid: int, name: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")
 def test_no_right_to_look_into_processes(tmp_path):
     case = tmp_path / "case"
@@ -218,6 +222,7 @@ def test_no_right_to_look_into_processes(tmp_path):
     ] * 2
 
 
+@pytest.mark.slow
 def test_verdict_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path):
     (tmp_path / "file").touch()
     words = ["sh", "-c", "exit 7"]
@@ -227,6 +232,7 @@ def test_verdict_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path):
     assert "verdict.json cannot be written" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_that_starts_no_rank_is_told_of_as_such(tmp_path):
     done = hanglab("record", "--out", tmp_path / "case", "--", "sh", "-c", "exit 7", cwd=tmp_path)
     assert done.returncode == 7

@@ -115,6 +115,7 @@ def a_case(folder):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["analyze", "entries", "pack", "redact"])
 def test_case_of_a_newer_format(tmp_path, command):
     case = a_case(tmp_path / "case")

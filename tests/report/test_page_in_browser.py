@@ -165,6 +165,7 @@ def test_stretches_are_cut_to_what_is_in_view(show: Opener, skipped: str) -> Non
     assert page.evaluate(count) < whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cause", [*SIX[:2], *(pytest.param(cause, marks=pytest.mark.long) for cause in SIX[2:])]
 )
@@ -221,6 +222,7 @@ def test_the_theme_can_be_chosen(show: Opener, skipped: str) -> None:
     assert page.locator("#theme").inner_text() == "Light"
 
 
+@pytest.mark.slow
 def test_paper_is_light(show: Opener, skipped: str) -> None:
     page = show(skipped, color_scheme="dark").page
     ground = "getComputedStyle(document.body).backgroundColor"
@@ -246,6 +248,7 @@ def test_names_of_strangers_do_nothing(show: Opener, tmp_path: Path) -> None:
     one.check_quiet()
 
 
+@pytest.mark.slow
 def test_data_can_be_saved(show: Opener, skipped: str, tmp_path: Path) -> None:
     page = show(skipped).page
     with page.expect_download() as saving:

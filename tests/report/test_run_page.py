@@ -80,6 +80,7 @@ def test_results_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFi
         assert "results.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_jobs_are_filtered_by_outcome_and_name(
     run_folder: Path, tmp_path: Path, browser: Any
 ) -> None:

@@ -15,6 +15,7 @@ from tests.trials.judging import Judgement, describe, judge, try_trial
 SHAPES = {"ring": context_ring, "halo": halo}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["skip", "order"])
 def test_whoever_lacks_in_a_batch_is_named_whatever_else_the_batch_holds(

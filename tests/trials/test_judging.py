@@ -248,6 +248,7 @@ def test_what_was_missed_is_told(seed: int) -> None:
     assert result[2] is Judgement.RIGHT and result[1].culprits, describe(*result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*OPEN, *(s for seeds in UNCOUNTED.values() for s in seeds)])
 def test_what_files_do_not_hold_decides_nothing(seed: int) -> None:
     trial = make_trial(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from hanglab.harness.trials.faults import Fault, play_with
@@ -54,6 +55,7 @@ def test_no_innocent_is_accused(trial: Trial) -> None:
     assert_no_innocent_is_accused(trial)
 
 
+@pytest.mark.long
 @given(trial=trials(stale=True))
 @settings(FEW, max_examples=100, phases=[Phase.generate])
 def test_nobody_is_accused_for_what_a_dump_is_too_old_to_hold(trial: Trial) -> None:

@@ -38,6 +38,7 @@ def test_started_everywhere_but_on_one_device(shape: str, seed: int) -> None:
         assert verdict.culprits == [rank]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seeds", [(0, 1), pytest.param((0, 1, 2, 3), marks=pytest.mark.long)])
 def test_without_timing_nobody_else_is_named(shape: str, seeds: tuple[int, ...]) -> None:

@@ -58,6 +58,7 @@ def _went_apart(branch: Branch, mine: list[Event], theirs: list[Event]) -> bool:
     return bool(followers(mine) - followers(theirs)) and bool(followers(theirs) - followers(mine))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seeds",

@@ -41,6 +41,7 @@ def test_neither_end_of_a_socket_is_accused(
     assert f"rank {peer} waits in barrier" in verdict["summary"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "size", "waiter", "peer"),
     [

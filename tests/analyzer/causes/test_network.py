@@ -199,6 +199,7 @@ def test_a_link_that_is_cut_is_seen_at_both_ends(
     assert any(e.source == "sockets" for e in verdict.evidence)
 
 
+@pytest.mark.long
 def test_a_link_of_half_a_megabyte_a_second_is_slow(
     namespaces: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_a_link_of_half_a_megabyte_a_second_is_slow(
     assert verdict.culprits == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_sound_link_under_load_is_neither(namespaces: tuple[int, int], tmp_path: Path) -> None:
     with running(tmp_path, namespaces, 2_000_000) as started:
         started.watch(3)

@@ -155,6 +155,7 @@ def test_what_is_filled_later_takes_the_long_way(reader: Reader) -> None:
         )
 
 
+@pytest.mark.slow
 def test_damaged_bytes_never_say_something_else(reader: Reader) -> None:
     good = torch_pickle(ring(100))
     random = Random(2)
@@ -174,6 +175,7 @@ def test_damaged_bytes_never_say_something_else(reader: Reader) -> None:
         )
 
 
+@pytest.mark.slow
 def test_ranks_of_random_programs(reader: Reader) -> None:
     for number in range(25):
         random = Random(number)

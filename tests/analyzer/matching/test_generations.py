@@ -212,6 +212,7 @@ def test_calls_and_entries_share_generations(with_dump: bool) -> None:
     assert dump.entries.seq.tolist() == [1, 2, -1, 1]
 
 
+@pytest.mark.long
 @needs_torch
 @pytest.mark.parametrize(
     ("steps", "wrong", "kind", "cause"),

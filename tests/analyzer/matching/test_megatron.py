@@ -75,6 +75,7 @@ def test_renamed_files_in_folders_of_hosts(hang: str, tmp_path: Path) -> None:
     assert culprits(graph) == truth(hang)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hang", HANGS)
 def test_shuffled_names_without_any_one_file(hang: str, tmp_path: Path) -> None:
     """Files carry other ranks' numbers, and one of them is gone: contents tell whose they are."""

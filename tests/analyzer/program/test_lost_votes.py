@@ -93,6 +93,7 @@ def test_lost_dumps_accuse_no_innocent(seed: int) -> None:
             assert sure <= culprits | named, (lost, sure, culprits, named)
 
 
+@pytest.mark.slow
 @given(SEEDS)
 @ROUNDS
 @pytest.mark.parametrize("boundary", [True, False])

@@ -39,6 +39,7 @@ def sure(findings: list[Finding]) -> set[int]:
     return {rank for f in findings if f.confidence > SURE for rank in f.culprits}
 
 
+@pytest.mark.slow
 @example(2085227)
 @given(SEEDS)
 @ROUNDS
@@ -59,6 +60,7 @@ def test_healthy_programs_come_out_healthy(seed: int) -> None:
     assert findings_of(drawn) == []
 
 
+@pytest.mark.slow
 @given(SEEDS)
 @ROUNDS
 def test_evidence_taken_away_never_moves_the_blame(seed: int) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.minimisation import (
     exactly_ranks,
+    fewer_lines,
     fewer_operations,
     fewer_ranks,
     last_operations,
@@ -125,3 +126,23 @@ def test_rounds_of_several_operations_are_shortened_too() -> None:
     program = Program((ProgramGroup("0", (0, 1), "default_pg"),), (((first, second) * 5,) * 2))
     left = shorter_rounds(whole(program), lambda reduced: True)
     assert [action.op for action in left.program.actions[0]] == ["all_gather", "all_reduce"]
+
+
+def test_what_a_line_did_goes_from_all_rounds_at_once() -> None:
+    """Rounds that must stay alike lose their reductions together; the last, which waits, stays."""
+    gather, reduction = Action("all_gather", 0, site=1), Action("all_reduce", 0, site=2)
+    groups = (ProgramGroup("0", (0, 1), "default_pg"),)
+    rounds = [reduction, gather] * 3
+    program = Program(groups, ((*rounds, reduction), tuple(rounds)))
+
+    def alike(reduced: ReducedProgram) -> bool:
+        made = [action.op for action in reduced.program.actions[1]]
+        uneven = len(reduced.program.actions[0]) == len(made) + 1
+        rounds_alike = len(made) % 3 == 0 and made == made[: len(made) // 3] * 3
+        return uneven and bool(made) and rounds_alike
+
+    begin = whole(program)
+    assert alike(begin)
+    assert fewer_operations(begin, alike) == begin
+    left = fewer_lines(begin, alike)
+    assert [action.op for action in left.program.actions[0]] == ["all_gather"] * 3 + ["all_reduce"]

@@ -1,0 +1,96 @@
+"""What a rank that polls says while it waits is no movement; what else it reads and writes is."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conditions import wait_for
+
+from hanglab.recorder.agent.io_bytes import IoBytes
+
+#: Writes or reads as many bytes as it is told by mapped memory, for which it calls nothing.
+PROGRAM = """
+import mmap, os, struct, sys, threading, time
+out = open(sys.argv[1], "w+b", buffering=0)
+out.write(b"x" * 100)
+told = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 16)
+def obey(mine):
+    while True:
+        who, number = struct.unpack("qq", told)
+        if who == mine[0]:
+            out.write(b"x" * number)
+        elif who in mine:
+            os.pread(out.fileno(), number, 0)
+        if who in mine:
+            told[:8] = bytes(8)
+        time.sleep(0.002)
+threading.Thread(target=obey, args=((3,),), daemon=True).start()
+obey((1, 2))
+"""
+#: Who does it: what the main thread writes, and reads, and what another one writes.
+SAYS, READS, OTHER = 1, 2, 3
+
+
+class Worker:
+    """The program, and the memory by which it is told."""
+
+    def __init__(self, pid: int, memory: mmap.mmap) -> None:
+        self.pid = pid
+        self._memory = memory
+
+    def do(self, who: int, number: int) -> None:
+        self._memory[:] = struct.pack("qq", who, number)
+        wait_for(lambda: self._memory[:8] == bytes(8), "the program to obey")
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    control = tmp_path / "control"
+    control.write_bytes(bytes(16))
+    with control.open("r+b") as file, mmap.mmap(file.fileno(), 16) as memory:
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "out"), str(control)]
+        with subprocess.Popen(command) as process:
+            found = Worker(process.pid, memory)
+            for who in (SAYS, READS, OTHER):
+                found.do(who, 1)
+            yield found
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("polling", "who", "number", "moved"),
+    [
+        (False, SAYS, 60, True),
+        (True, SAYS, 60, False),
+        (True, SAYS, 100_000, True),
+        (True, READS, 60, True),
+        (True, OTHER, 60, True),
+    ],
+)
+def test_lines_of_a_main_thread_that_polls_are_no_movement(
+    worker: Worker, polling: bool, who: int, number: int, moved: bool
+) -> None:
+    traffic = IoBytes(worker.pid)
+    assert not traffic.moved([], polling)
+    assert not traffic.moved([], polling)
+    for _ in range(2):
+        worker.do(who, number)
+        assert traffic.moved([], polling) is moved
+
+
+def test_the_first_look_after_it_began_or_ended_to_poll_compares_with_nothing(
+    worker: Worker,
+) -> None:
+    traffic = IoBytes(worker.pid)
+    assert not traffic.moved([], False)
+    for polling in (True, False):
+        worker.do(OTHER, 60)
+        assert not traffic.moved([], polling)
+        worker.do(OTHER, 60)
+        assert traffic.moved([], polling)
