@@ -209,6 +209,7 @@ class RankRecorder:
         self._queues.look()
         self._write_children()
         self._polls.look()
+        self._progress.slots[Slot.POLLING_SINCE] = self._polls.polling_since_ns()
 
     def _moved(self) -> tuple[int, ...]:
         """Numbers that change with each step, section and operation."""

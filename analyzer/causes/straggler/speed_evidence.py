@@ -8,6 +8,7 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.verdict import Evidence
+from hanglab.analyzer.wording import Need, name_needs
 from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
 
 
@@ -54,7 +55,9 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             for rank, file in missing.items()
         ],
         unseen=list(missing),
-        would_decide=[f"rank {rank}'s {file}" for rank, file in missing.items()],
+        would_decide=name_needs(
+            Need(f"{{}}'s {file}", f"the {file} of {{}}", rank) for rank, file in missing.items()
+        ),
     )
 
 
