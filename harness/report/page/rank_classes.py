@@ -107,7 +107,10 @@ def _name_of_all(facts: CaseFacts, call: Call, ranks: Sequence[int]) -> str:
     if call.peer is None or len(ranks) == 1:
         return call_name(call)
     graph = facts.graph
-    theirs = [(graph.unfinished.get(rank) or [graph.last_calls.get(rank)])[0] for rank in ranks]
+    theirs = [
+        unfinished[0] if (unfinished := graph.unfinished.get(rank)) else graph.last_calls.get(rank)
+        for rank in ranks
+    ]
     if {one.peer for one in theirs if one is not None} == {call.peer}:
         return call_name(call)
     return call_name(replace(call, peer=None))
