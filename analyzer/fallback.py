@@ -25,10 +25,17 @@ from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
-from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.analyzer.wording import (
+    Need,
+    name_line,
+    name_needs,
+    name_ranks,
+    need_dump,
+    need_later_dump,
+)
 
 #: Evidence that tells why ranks that are all in one place do not go on.
-_OF_BOTH_ENDS = ["native stacks", "socket states of both ends"]
+_OF_BOTH_ENDS = [Need("native stacks"), Need("socket states of both ends")]
 _PLURAL = re.compile(r"^(wait|poll)s\b")
 _HANGS = "The job hangs, but the evidence does not show why."
 
@@ -99,9 +106,10 @@ def _inconclusive(facts: CaseFacts, summary: str, advice: str) -> Verdict:
 def _nothing_recorded(facts: CaseFacts) -> Verdict:
     """Dumps of a recorder that was off, or of which nothing was asked."""
     ranks = facts.graph.ranks
-    facts.inputs.would_decide = [
-        f"rank {rank}'s dump with its operations" for rank in ranks[:LISTED_ROWS]
-    ]
+    facts.inputs.would_decide = name_needs(
+        Need("{}'s dump with its operations", "the dumps of {} with their operations", rank)
+        for rank in ranks
+    )
     dumps, know = ("the dump", "knows") if len(ranks) == 1 else ("the dumps", "know")
     return _inconclusive(
         facts,
@@ -128,7 +136,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         return _no_rank_found(facts)
     joining = still_joining(facts)
     if joining is not None:
-        facts.inputs.would_decide = [*_OF_BOTH_ENDS]
+        facts.inputs.would_decide = name_needs(_OF_BOTH_ENDS)
         verdict = _inconclusive(facts, joining.summary, joining.advice)
         return msgspec.structs.replace(verdict, victims=joining.victims, evidence=joining.evidence)
     if not facts.case and graph.empty == graph.ranks:
@@ -165,14 +173,13 @@ def undecided(facts: CaseFacts) -> Verdict:
         if facts.case and unusual_idle_time(facts) is not None:
             evidence += _current_lines(facts)
             needs.append(_a_later_look(facts))
-    needs = list(dict.fromkeys(needs))
-    facts.inputs.would_decide = needs
+    told = facts.inputs.would_decide = name_needs(needs)
     return Verdict(
         status=Status.INCONCLUSIVE,
         summary=summary,
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
-        advice=("Get " + ", ".join(needs) + "." if needs else _look_closer(facts)),
+        advice=("Get " + ", ".join(told) + "." if told else _look_closer(facts)),
         alternatives=may_be_missing[1] if may_be_missing is not None else [],
         inputs=facts.inputs,
     )
@@ -236,36 +243,39 @@ def _look_closer(facts: CaseFacts) -> str:
     return "Record the job with stacks and host evidence."
 
 
-def _needs(facts: CaseFacts) -> list[str]:
+def _needs(facts: CaseFacts) -> list[Need]:
     """The evidence that would settle what stays open, what tells most first."""
     graph = facts.graph
     divergence = undecided_divergence(graph)
     needs = deciding_evidence(graph, divergence) if divergence is not None else []
-    needs += graph.would_decide
-    needs += [f"rank {rank}'s dump" for rank in facts.inputs.missing_ranks]
+    needs += graph.needs
+    needs += [need_dump(rank) for rank in facts.inputs.missing_ranks]
     if facts.case:
         needs += [
-            f"a stack of rank {rank}"
+            Need("a stack of {}", "a stack of each of {}", rank)
             for rank, view in sorted(facts.ranks.items())
             if view.ended is None and view.position.place is StackPlace.UNKNOWN
         ]
         if not facts.stuck:
-            needs += [f"rank {rank}'s progress" for rank in _unseen(facts)]
+            unseen = _unseen(facts)
+            needs += [Need("{}'s progress", "the progress of {}", rank) for rank in unseen]
     else:
         if graph.world_size_unknown:
-            needs.append(f"the dumps of any ranks after {max(graph.expected)}")
+            needs.append(Need(f"the dumps of any ranks after {max(graph.expected)}"))
         if not needs and not graph.waits and (graph.idle_s or graph.no_entries):
-            needs += ["stacks of all ranks", "a later dump of each rank"]
+            needs += [Need("stacks of all ranks"), Need("a later dump of each rank")]
+        if not needs:
+            needs += [need_later_dump(rank) for rank in sorted(graph.progressing)]
     return needs
 
 
-def _a_later_look(facts: CaseFacts) -> str:
+def _a_later_look(facts: CaseFacts) -> Need:
     patience = facts.job.hang_after_s if facts.job else None
     idle = unusual_idle_time(facts)
     if patience and idle is not None and idle.seconds >= patience:
-        return "a second capture some time later, which tells whether anything has moved since"
+        return Need("a second capture some time later, which tells whether anything moved")
     waiting = f"for {patience:g} s" if patience else "for longer"
-    return f"a capture of the job when nothing of it has moved {waiting}"
+    return Need(f"a capture of the job when nothing of it has moved {waiting}")
 
 
 def _stalled(facts: CaseFacts) -> str:

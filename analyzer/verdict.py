@@ -9,6 +9,7 @@ import msgspec
 from hanglab.analyzer.catalogue import Category as Category
 from hanglab.analyzer.catalogue import Cause as Cause
 from hanglab.analyzer.catalogue import Status as Status
+from hanglab.recorder.case.undecodable_text import encode_json
 
 SCHEMA: Literal["hanglab.verdict/1"] = "hanglab.verdict/1"
 
@@ -141,7 +142,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     inputs: Inputs = msgspec.field(default_factory=Inputs)
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self)
+        return encode_json(self)
 
 
 def json_schema() -> dict[str, Any]:

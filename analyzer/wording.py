@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hanglab.analyzer.verdict import Location
 
 #: Behind a sentence on ranks that differ, without its full stop.
 UNTOLD: Final = ", and nothing tells which of them is wrong"
+
+
+@dataclass(frozen=True)
+class Need:
+    """Evidence that would settle what is open, of one rank where ``rank`` is given.
+
+    ``one`` are its words with ``{}`` for the rank, ``many`` those with it for several.
+    """
+
+    one: str
+    many: str = ""
+    rank: int | None = None
+
+
+def need_dump(rank: int) -> Need:
+    return Need("{}'s dump", "the dumps of {}", rank)
+
+
+def need_later_dump(rank: int) -> Need:
+    return Need("a later dump of {}", "later dumps of {}", rank)
+
+
+def name_needs(needs: Iterable[Need]) -> list[str]:
+    """``rank 5's dump``, ``the dumps of ranks 3 and 7-9``: each kind of evidence once, in order."""
+    kinds: dict[Need, list[int]] = {}
+    for need in needs:
+        ranks = kinds.setdefault(Need(need.one, need.many), [])
+        if need.rank is not None:
+            ranks.append(need.rank)
+    return [
+        (kind.one if len(set(ranks)) < 2 else kind.many).format(name_ranks(ranks))
+        for kind, ranks in kinds.items()
+    ]
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

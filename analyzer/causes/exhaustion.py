@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.failures import consequence_words
 from hanglab.analyzer.facts.resource_failures import failed_in_consequence
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.strengths import CONFIRMED
@@ -27,13 +28,7 @@ def resource_proposal(
     after = failed_in_consequence(facts, ranks)
     rows = list(evidence)
     if after:
-        rows.append(
-            Evidence(
-                "exceptions",
-                None,
-                f"{name_ranks(after)} then lost the connection or timed out: a consequence",
-            )
-        )
+        rows.append(Evidence("exceptions", None, consequence_words(after)))
     return propose(
         facts,
         cause,

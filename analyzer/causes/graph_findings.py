@@ -19,7 +19,7 @@ from hanglab.analyzer.causes.synchronization.missing_rank import missing_finding
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Evidence, Finding, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import name_needs, name_ranks
 
 
 def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
@@ -77,7 +77,7 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
             f"{name_ranks(waiting).capitalize()} {_waits(waiting)} {name_call(first)}; {words}."
         ),
         evidence=evidence,
-        advice="Get " + ", ".join(graph.would_decide) + "." if graph.would_decide else "",
+        advice="Get " + ", ".join(name_needs(graph.needs)) + "." if graph.needs else "",
     )
 
 

@@ -9,8 +9,6 @@ UNSEEN_SPEED = 0.75
 UNSETTLED = 0.5
 #: Confidence from which on what a rank does instead of a barrier is its cause.
 BARRIER_LABEL_SURE = 0.9
-#: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).
-GLOO_PIECES = 64
 #: Seconds before a rank came to rest in which an error of the disk may be why.
 DISK_ERROR_S = 1.0
 #: Share of its limit from which on a control group is at it.

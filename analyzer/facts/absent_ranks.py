@@ -20,6 +20,7 @@ from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
+from hanglab.analyzer.facts.store_waits import words_for_key_of_nobody
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
 from hanglab.analyzer.strengths import INFERRED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause, Location
@@ -132,7 +133,8 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     child = child_wait(view)
     if child is not None:
         return Cause.MISSING_RANK, *child, here
-    return Cause.MISSING_RANK, SEEN, "it is in no operation that is known", here
+    words = words_for_key_of_nobody(facts, view) or "it is in no operation that is known"
+    return Cause.MISSING_RANK, SEEN, words, here
 
 
 def _exiting(view: RankView) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
+from hanglab.analyzer.facts.buffers import best_buffers, drop_own_frames
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.host_waits import host_waits
@@ -16,7 +16,6 @@ from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.thresholds import CHECKED_BYTES
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
-from hanglab.analyzer.flight_recorder import DumpError, load_many
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.discovery import cases_below
 from hanglab.analyzer.graph import build_wait_for_graph
@@ -39,27 +38,6 @@ from hanglab.recorder.case.records import (
 Happened = TypeVar("Happened", Raised, ProgramEnd)
 
 
-def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
-    """Each rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
-    asked = [
-        (data, rank.rank, str(rank.folder / file.name))
-        for rank in ranks
-        for file in (files.FLIGHT_RECORDER_STACKS, files.FLIGHT_RECORDER)
-        if (data := rank.read(file)) is not None
-    ]
-    best: dict[int, RankDump] = {}
-    for (_, rank_number, source), loaded in zip(asked, load_many(asked), strict=True):
-        if isinstance(loaded, DumpError):
-            unusable.append(Unusable(file=source, reason=str(loaded)))
-        elif rank_number not in best or _latest(loaded) > _latest(best[rank_number]):
-            best[rank_number] = loaded
-    return best
-
-
-def _latest(dump: RankDump) -> int:
-    return int(dump.entries.record_id[-1]) if dump.entries and len(dump.entries) else -1
-
-
 def _bare_names(samples: list[StackSample]) -> list[StackSample]:
     """Functions by their own name, as Flight Recorder and tracebacks have them.
 
@@ -74,15 +52,6 @@ def _bare_names(samples: list[StackSample]) -> list[StackSample]:
                 for frame in thread.frames
             ]
     return samples
-
-
-def _drop_own_frames(dump: RankDump, code: CodeMap) -> None:
-    """Take the recorder and the harness out of the stacks: they are no part of the job."""
-    if dump.entries is not None:
-        dump.entries.stacks = [
-            tuple(frame for frame in stack if code.owner(frame.file) is not Owner.RECORDER)
-            for stack in dump.entries.stacks
-        ]
 
 
 def _stacks(rank: RankCase) -> list[StackSample]:
@@ -191,8 +160,11 @@ def _inputs(present: Sequence[int], expected: Sequence[int], unusable: list[Unus
     )
 
 
-def from_case(path: Path) -> CaseFacts:
-    """Evidence of a Case.  Raises InputError where it cannot be read."""
+def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts:
+    """Evidence of a Case.  Raises InputError where it cannot be read.
+
+    ``taken`` are buffers of ranks that run, taken beside it.
+    """
     try:
         reader = CaseReader(path)
     except NotACase as error:
@@ -202,14 +174,14 @@ def from_case(path: Path) -> CaseFacts:
     dumps: list[RankDump] = []
     ended_well = _ended_well(reader.ranks)
     ranks = [_state(rank, reader.job, ended_well) for rank in reader.ranks]
-    buffers = _buffers(ranks, unusable)
+    buffers = best_buffers(ranks, unusable, taken or {})
     for rank in ranks:
         view = views[rank.rank] = _view(rank, reader.job)
         dump = buffers.get(rank.rank)
         view.has_dump = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
         if joined is not None:
-            _drop_own_frames(joined, view.code)
+            drop_own_frames(joined, view.code)
             dumps.append(joined)
     stderr = {name: host.read(files.HOST_STDERR) for name, host in reader.hosts.items()}
     separate_stderr(views.values(), stderr)

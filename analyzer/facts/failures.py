@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hanglab.analyzer.facts.case_facts import RankView
@@ -31,6 +31,7 @@ from hanglab.analyzer.facts.tracebacks import (
 )
 from hanglab.analyzer.strengths import PROVED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
+from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.records import StackFrame
 
 #: Signals that a process brings on itself.
@@ -257,6 +258,12 @@ def _by_log(failure: Failure, printed: PrintedError) -> Failure:
         gave_up=False,
         sticky=True,
     )
+
+
+def consequence_words(ranks: Sequence[int]) -> str:
+    """Words for ranks that ended because others did."""
+    were = "was" if len(ranks) == 1 else "were"
+    return f"{name_ranks(ranks)} lost the connection, timed out or {were} ended: a consequence"
 
 
 def printed_failure(view: RankView) -> Failure | None:

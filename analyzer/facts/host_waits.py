@@ -86,7 +86,7 @@ def _for_lock(view: RankView) -> HostWait | None:
 
 def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
     wait = store_wait(facts, view)
-    if wait is None:
+    if wait is None or wait.of_nobody:
         return None
     if wait.joins and view.position.place is StackPlace.RENDEZVOUS:
         # Whether the job ever forms is told of all ranks together.

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.loops import Loop, counter_of
-from hanglab.analyzer.facts.source_loops import LoopEnd, ends_around, ends_within, loop_end
+from hanglab.analyzer.facts.source_loops import (
+    LoopEnd,
+    ends_around,
+    ends_within,
+    handles_exceptions,
+    loop_end,
+)
 from hanglab.analyzer.flight_recorder.columns import Frame
 
 
@@ -22,6 +28,8 @@ def not_for_input(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> str:
     last = loop_end(facts, outermost.frame.file, outermost.first)
     if last is None or not last.alike or last.may_lack_input:
         return ""
+    if _may_be_left_by_an_exception(facts, rank, outermost):
+        return ""
     if not last.exits:
         inner = (loop_end(facts, loop.frame.file, loop.first) for loop in loops[:-1])
         if all(map(_is_fixed, inner)) and all(map(_is_fixed, _inside(facts, outermost))):
@@ -34,6 +42,22 @@ def not_for_input(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> str:
         f"it left the loop of line {outermost.first}, which has as many rounds on every rank, "
         f"before its end: by {'line' if len(last.exits) == 1 else 'one of lines'} {lines}"
     )
+
+
+def _may_be_left_by_an_exception(facts: CaseFacts, rank: int, loop: Loop) -> bool:
+    """True if a caller of the loop's function may have handled one and gone on to where it is.
+
+    None of those did whose call the rank is still in.
+    """
+    view = facts.ranks[rank]
+    here = {(frame.file, frame.line) for frame in view.program_frames}
+    for caller in loop.callers:
+        if (caller.file, caller.line) in here:
+            return False
+        user = view.code.owner(caller.file) is Owner.USER
+        if user and handles_exceptions(facts, caller.file, caller.line) is not False:
+            return True
+    return False
 
 
 def _is_fixed(end: LoopEnd | None) -> bool:

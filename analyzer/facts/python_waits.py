@@ -61,20 +61,21 @@ def _for_ever(wait: ThreadWait) -> bool:
 
 
 def _describe(view: RankView, wait: ThreadWait) -> str:
-    words = f"its main thread {_WORDS[wait.kind]}"
-    if wait.thread_name:
-        words += f" ({wait.thread_name})"
+    before = []
     dead = [child for child in view.children if child.signal is not None or child.code]
     if wait.kind in ("pool", "future", "queue") and dead:
         end = dead[-1]
         how = f"signal {end.signal}" if end.signal is not None else f"code {end.code}"
-        words += f"; its process {end.name or end.pid} ended with {how}"
+        before.append(f"its process {end.name or end.pid} ended with {how}; ")
     others = [
         other.kind for other in view.waits if not other.main and other.os_thread_id is not None
     ]
     if others:
-        words += f"; {len(others)} other {'thread waits' if len(others) == 1 else 'threads wait'}"
-    return words
+        waits = "thread waits" if len(others) == 1 else "threads wait"
+        before.append(f"{len(others)} other {waits}; ")
+    whose = f" ({wait.thread_name})" if wait.thread_name else ""
+    # Last, as the line of the main thread stands behind it.
+    return f"{''.join(before)}its main thread {_WORDS[wait.kind]}{whose}"
 
 
 def _somebody_works(view: RankView) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Frame
@@ -52,7 +53,7 @@ def loop_end(facts: CaseFacts, file: str, first: int) -> LoopEnd | None:
     """The end of the loop that begins in that line; None where its source is not there."""
     nodes = _loop_nodes(facts, file, first)
     end = next((_end_of(node) for node in nodes if node.lineno == first), None)
-    if end is None or not _is_within_try(facts, file, first):
+    if end is None or not handles_exceptions(facts, file, first):
         return end
     return replace(end, may_lack_input=True)
 
@@ -89,14 +90,27 @@ def _end_of(node: ast.For | ast.AsyncFor | ast.While) -> LoopEnd:
     )
 
 
-def _is_within_try(facts: CaseFacts, file: str, line: int) -> bool:
-    """True if the function handles exceptions of that line, such as the end of an iterator."""
+def handles_exceptions(facts: CaseFacts, file: str, line: int) -> bool | None:
+    """True if the function handles exceptions of that line, such as the end of an iterator.
+
+    None where its source is not there.
+    """
     tree = _function_at(facts, file, line)
+    if tree is None:
+        return None
     return any(
-        isinstance(node, ast.Try)
-        and bool(node.handlers)
-        and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
-        for node in (ast.walk(tree) if tree is not None else ())
+        node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Try) and node.handlers) or _suppresses(node)
+    )
+
+
+def _suppresses(node: ast.AST) -> TypeGuard[ast.With]:
+    """True of ``with contextlib.suppress(...)``."""
+    return isinstance(node, ast.With) and any(
+        isinstance(call := item.context_expr, ast.Call)
+        and ast.unparse(call.func).rpartition(".")[2] == "suppress"
+        for item in node.items
     )
 
 

@@ -30,6 +30,8 @@ class StoreWait:
     poll: Poll | None = None
     #: It makes a store at the address ``key``, and waits for who else is to come there.
     joins: bool = False
+    #: Each rank sets the key with its own number, and no rank has the number of this one.
+    of_nobody: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         return StoreWait(mine.key, None, False, joins=True)
     setters = _setters(facts, view, mine)
     if len(setters) != 1:
-        return StoreWait(mine.key, None, False, poll)
+        return StoreWait(mine.key, None, False, poll, of_nobody=_is_of_nobody(facts, mine))
     ((rank, use),) = setters.items()
     return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
 
@@ -113,6 +115,40 @@ def _setters(facts: CaseFacts, view: RankView, mine: StoreKeyUse) -> dict[int, S
         for use in other.read(files.STORE_KEYS)
         if (use.kind, use.prefix) == ("set", mine.prefix) and _comes_next(use, mine)
     }
+
+
+def words_for_key_of_nobody(facts: CaseFacts, view: RankView) -> str:
+    """Words for the wait of a rank for a key that no rank is there to set; "" if it is not."""
+    wait = store_wait(facts, view)
+    if wait is None or not wait.of_nobody:
+        return ""
+    verb = "polls" if wait.poll is not None else "waits"
+    return (
+        f"it {verb} for the store's key {wait.key!r}, which nobody sets: each rank sets the one "
+        "with its own number"
+    )
+
+
+def _is_of_nobody(facts: CaseFacts, wait: StoreKeyUse) -> bool:
+    """True if all ranks set keys like it, each with its own number in one place, and none has its.
+
+    The place is that of the numbers in which all of these differ.
+    """
+    keys = {
+        rank: use.key
+        for rank, view in facts.ranks.items()
+        for use in view.read(files.STORE_KEYS)
+        if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
+    }
+    if len(keys) < 2 or keys.keys() != facts.ranks.keys() or facts.inputs.missing_ranks:
+        return False
+    wanted = _NUMBER.findall(wait.key)
+    numbers = {rank: _NUMBER.findall(key) for rank, key in keys.items()}
+    return any(
+        all(int(mine[place]) == rank for rank, mine in numbers.items())
+        and int(wanted[place]) not in keys
+        for place in range(len(wanted))
+    )
 
 
 def _awaited(view: RankView) -> tuple[StoreKeyUse | None, Poll | None]:

@@ -88,3 +88,5 @@ LATE_STEPS_FALL = 2.0
 #: Part of a rank's lateness that those steps must hold: 0.81 to 0.86 in those runs; the rest is
 #: what a crowded machine spreads over all.
 LATE_STEPS_PART = 0.7
+#: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).
+GLOO_PIECES = 64

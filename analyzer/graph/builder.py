@@ -37,6 +37,7 @@ from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
+from hanglab.analyzer.wording import Need, need_dump, need_later_dump
 
 
 def build_wait_for_graph(
@@ -205,9 +206,7 @@ class _Builder:
         ]
         graph.open = tuple(sorted({*graph.open, *rings.undecided}))
         ends = {sink.rank for sink in graph.sinks if sink.unknown or sink.hidden}
-        graph.would_decide = [
-            self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)
-        ]
+        graph.needs = [self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)]
         return graph
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
@@ -249,10 +248,12 @@ class _Builder:
                 if last is not None:
                     graph.last_calls[rank] = last
 
-    def _deciding_evidence(self, rank: int) -> str:
+    def _deciding_evidence(self, rank: int) -> Need:
         if rank in self._progressing:
-            return f"a later dump of rank {rank}"
-        return f"rank {rank}'s {'stack' if rank in self._merged.ranks else 'dump'}"
+            return need_later_dump(rank)
+        if rank not in self._merged.ranks:
+            return need_dump(rank)
+        return Need("{}'s stack", "the stacks of {}", rank)
 
 
 def _idle_s(merged: MergedSummaries) -> float:

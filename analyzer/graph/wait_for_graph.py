@@ -13,6 +13,7 @@ from enum import Enum
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
 from hanglab.analyzer.matching.group_names import NameConflict
+from hanglab.analyzer.wording import Need
 
 
 class WaitKind(str, Enum):
@@ -185,8 +186,8 @@ class WaitForGraph:
     uncounted: frozenset[int] = frozenset()
     #: (group name, seq) up to which every member provably completed everything.
     agreed: dict[ProcessGroup, int] = field(default_factory=dict)
-    #: Evidence that would settle what stays open, such as "rank 5's dump".
-    would_decide: list[str] = field(default_factory=list)
+    #: Evidence that would settle what stays open, such as rank 5's dump.
+    needs: list[Need] = field(default_factory=list)
     #: Ranks without evidence that alone could be what holds some rank up.
     open: tuple[int, ...] = ()
     #: A member of a group is behind or not known at all, or a dump may not show all that has

@@ -13,6 +13,7 @@ from hanglab.analyzer.flight_recorder.columns import Entries, Frame
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.group_history import continuation
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import CODE
 
@@ -131,6 +132,8 @@ def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallL
 
     The others wait in other lines, and one of them passed that one on its group before: a loop
     over groups has one line for all, and a branch with an order of its own has other lines.
+    Behind one call too many the rank goes on as in its rounds; behind two that changed places,
+    it does not.
     """
     call, entries = calls[rank], lookup.entries(rank)
     site = _lines(call.stack)
@@ -141,6 +144,10 @@ def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallL
     last = lookup.at(rank, index - 1, call.group, completed=True)
     group = entries.group_at(index - 1)
     if last is None or (last.op, group, _lines(last.stack)) != (call.op, call.group.name, site):
+        return False
+    issued = list(zip(entries.group.tolist(), entries.stack.tolist(), strict=True))
+    later = issued[index + 1 :]
+    if continuation(issued[:index], len(later)) not in ([], later):
         return False
     return any(
         call.group.name in _groups_at(theirs, len(theirs), site)

@@ -90,16 +90,16 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
     if any(c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles):
         return _with_evidence(
             proposal,
-            "This check was not possible: which streams wait for which no buffer tells.",
+            "No simulation was possible: which streams wait for which no buffer tells.",
         )
     try:
         return _SimulatedCheck(facts.graph, proposal).result()
     except NoProgram as reason:
-        return _with_evidence(proposal, f"This check was not possible: {reason}.")
+        return _with_evidence(proposal, f"No simulation was possible: {reason}.")
     except Exception as error:
         # Dumps that contradict themselves give Programs that nobody thought of.
         return _with_evidence(
-            proposal, f"This check was not possible: it failed ({type(error).__name__})."
+            proposal, f"No simulation was possible: it failed ({type(error).__name__})."
         )
 
 
@@ -192,7 +192,7 @@ class _SimulatedCheck:
             # Nobody did anything but what stands there: whoever of the ring goes first frees all.
             return _with_evidence(
                 self._proposal,
-                f"Simulated, what {name_ranks(self._culprits)} issued, in that order, stops where "
+                f"Simulated: what {name_ranks(self._culprits)} issued, in that order, stops where "
                 "the dumps do.",
             )
         if finding.confidence <= CANDIDATES and len(self._culprits) > 1:
@@ -252,8 +252,8 @@ class _SimulatedCheck:
             alternatives.append((Cause.COLLECTIVE_MISMATCH, [waiter], ALTERNATIVE))
         return _with_evidence(
             self._proposal,
-            f"Simulated, {who} {_listed(tested.reproduced)} leaves what was found: without it the "
-            f"others go on.{besides}",
+            f"Simulated: {who} {_listed(tested.reproduced)} brings about what was found; without "
+            f"it the others go on.{besides}",
             alternatives=alternatives,
         )
 
@@ -267,8 +267,8 @@ class _SimulatedCheck:
     def _refuted(self, finding: Finding) -> Proposal:
         return _with_evidence(
             self._proposal,
-            f"Simulated, no fault of {name_ranks(self._culprits)} leaves what was found: without "
-            "it the others would wait all the same.",
+            f"Simulated: no fault of {name_ranks(self._culprits)} brings about what was found; "
+            "without it the others would wait all the same.",
             confidence=min(finding.confidence, NOT_REPRODUCED),
         )
 
@@ -304,20 +304,20 @@ class _SimulatedCheck:
         if len(words) > 1:
             return _with_evidence(
                 self._proposal,
-                f"Simulated, each of these leaves what was found: {'; '.join(words)}. The lines "
-                "of the ranks in the program, or longer buffers, would tell them apart.",
+                f"Simulated: each of these brings about what was found: {'; '.join(words)}. The "
+                "lines of the ranks in the program, or longer buffers, would tell them apart.",
             )
         if words and message:
             return _with_evidence(
                 self._proposal,
-                f"Simulated, {words[0]} leaves what was found. A message of another rank on "
+                f"Simulated: {words[0]} brings about what was found. A message of another rank on "
                 "another group, or with another tag, would as well, and is not tried.",
             )
         if fallen and not left:
             return _with_evidence(
                 self._proposal,
-                f"Simulated, no fault of one rank alone, of {name_ranks(self._culprits)}, leaves "
-                "what was found.",
+                f"Simulated: no fault of one rank alone, of {name_ranks(self._culprits)}, brings "
+                "about what was found.",
             )
         raise NoProgram("what the candidates should have done instead is not in the dumps")
 
@@ -335,15 +335,15 @@ class _SimulatedCheck:
         fallen = [other for other in self._culprits if other != rank]
         return _with_evidence(
             self._proposal,
-            f"Simulated, only rank {rank} {_listed([self._simplest(rank, tested)])} leaves what "
-            "was found; "
+            f"Simulated: only rank {rank} {_listed([self._simplest(rank, tested)])} brings about "
+            "what was found; "
             f"a fault of {name_ranks(fallen)} does not.",
             culprits=[rank],
             victims=sorted({*finding.victims, *fallen}),
             location=location(current_call(self._graph, rank)) or finding.location,
             confidence=max(finding.confidence, TIE_DECIDED),
             summary=f"{finding.summary.removesuffix(f'{UNTOLD}.').removesuffix('.')}; simulated, "
-            f"a fault of rank {rank} alone leaves what was found.",
+            f"a fault of rank {rank} alone brings about what was found.",
         )
 
 

@@ -31,7 +31,7 @@ def predict_edit(mine: Sequence[Token], theirs: Sequence[Token], parting: Partin
         return None  # It left its rounds as well, later on.
     left_out = _place_of(here, expected, period)
     again = at > 0 and here[0] == mine[at - 1]
-    if again or (len(here) > 1 and _begins(expected, here[1:])):
+    if (again or len(here) > 1) and _begins(expected, here[1:]):
         if not again and _begins(expected[1:], here[1:]):
             return None  # It may as well stand for the one that is expected there.
         return Edit.ADDED if left_out is None or left_out > 1 else None

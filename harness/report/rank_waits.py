@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.analyzer.matching.calls import Call
+from hanglab.harness.report.explanation.headlines import call_name
 
 #: Of a rank, those that it waits for, each with the words for what it waits in.
 RankWaits = dict[int, dict[int, str]]
@@ -22,31 +22,24 @@ def rank_waits(graph: WaitForGraph) -> RankWaits:
     for cycle in graph.cycles:
         for number, rank in enumerate(cycle.ranks):
             following = cycle.ranks[(number + 1) % len(cycle.ranks)]
-            wait(rank, following, name_of_call(cycle.calls[number]))
+            wait(rank, following, call_name(cycle.calls[number]))
     for one in graph.waits:
         for on in one.on:
-            wait(one.call.rank, on, name_of_call(one.call))
+            wait(one.call.rank, on, call_name(one.call))
     for divergence in graph.divergences:
         if divergence.finished:
             continue
         for rank, call in divergence.calls.items():
             if rank not in divergence.deviating:
                 for on in divergence.deviating:
-                    wait(rank, on, name_of_call(call))
+                    wait(rank, on, call_name(call))
     for sink in graph.sinks:
         for rank in sink.victims:
-            wait(rank, sink.rank, name_of_call(sink.awaited))
+            wait(rank, sink.rank, call_name(sink.awaited))
     for unmatched in graph.unmatched:
         if unmatched.call.peer is not None:
-            wait(unmatched.call.rank, unmatched.call.peer, name_of_call(unmatched.call))
+            wait(unmatched.call.rank, unmatched.call.peer, call_name(unmatched.call))
     for rank, awaited in graph.host_waits.items():
         for on in awaited:
             wait(rank, on, "on its host")
     return dict(found)
-
-
-def name_of_call(call: Call) -> str:
-    """``all_reduce #15 of default_pg``."""
-    number = f" #{call.seq}" if call.seq is not None else ""
-    other = f" with rank {call.peer}" if call.peer is not None else ""
-    return f"{call.op}{number}{other} of {call.group.description or call.group.name}"

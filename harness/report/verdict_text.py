@@ -18,6 +18,7 @@ from hanglab.harness.report.explanation.parts import (
     OpenAlternative,
     OtherJob,
     Place,
+    ProcessPlace,
     Reason,
     ShellLine,
 )
@@ -203,11 +204,20 @@ def _numbers(told: Explanation) -> str:
         since = f", at least {duration(told.waited_s)}" if told.waited_s else ""
         wait = "waits" if len(told.waiting) == 1 else "wait"
         parts.append(f"{len(told.waiting)} of {told.ranks} ranks {wait}{since}.")
+    together: dict[tuple[str, bool], list[ProcessPlace]] = {}
     for one in told.processes:
         if one.pid is not None:
-            where = f" on {one.host}" if one.host else ""
-            verb = "was" if one.gone else "is"
-            parts.append(f"Rank {one.rank} {verb} process {one.pid}{where}.")
+            together.setdefault((one.host, one.gone), []).append(one)
+    for (host, gone), places in together.items():
+        where = f" on {host}" if host else ""
+        who = ranks_name([one.rank for one in places])
+        if len(places) == 1:
+            are = "was process" if gone else "is process"
+        else:
+            are = "were processes" if gone else "are processes"
+        pids = [str(one.pid) for one in places]
+        numbers = " and ".join(part for part in (", ".join(pids[:-1]), pids[-1]) if part)
+        parts.append(f"{who[0].upper()}{who[1:]} {are} {numbers}{where}.")
     return " ".join(parts)
 
 
@@ -233,6 +243,7 @@ def _place(place: Place) -> Text:
 
 def _reason(reason: Reason) -> str:
     who = ranks_name(reason.ranks) if reason.ranks else ""
+    who += ", each" if len(reason.ranks) > 1 else ""
     source = f" [{reason.source}]" if reason.source else ""
     return f"{who}: {reason.text}{source}" if who else f"{reason.text}{source}"
 

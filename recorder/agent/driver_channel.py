@@ -52,6 +52,7 @@ from typing import Any
 import msgspec
 
 from hanglab.recorder.case.records import TriggerKind
+from hanglab.recorder.case.undecodable_text import encode_json
 
 #: Kinds of captures that may be asked for.
 KINDS: dict[str, TriggerKind] = {
@@ -110,7 +111,7 @@ class DriverChannel:
     def tell(self, event: str, **content: Any) -> None:
         try:
             line = {"event": event, **content, "wall_ns": time.time_ns()}
-            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+            sys.stdout.buffer.write(encode_json(line) + b"\n")
             sys.stdout.buffer.flush()
         except (OSError, ValueError):
             self.over = True

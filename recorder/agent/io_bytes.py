@@ -1,7 +1,8 @@
 """Bytes that a rank and the processes below it read and write, as a sign that they move.
 
 What others make them read or write is none: peers keep the store busy that a rank may
-serve, and whoever looks at a file system, the recorder too, keeps its server busy.
+serve, and whoever looks at a file system, the recorder too, keeps its server busy.  Nor are the
+lines in which a rank that asks the same again and again says that it waits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _THREADS_S = 2.0
 #: Bytes between two looks that only data takes: a process that serves a file system answers
 #: questions after folders and room in some hundred bytes each, and reads in pieces of 128 KiB.
 _DATA_BYTES = 64 * 1024
+#: Bytes between two looks that a thread may write for people to read.
+_TALK_BYTES = 4 * 1024
 
 Bytes = tuple[int, int]
 
@@ -29,30 +32,43 @@ class IoBytes:
         self._total: Bytes | None = None
         self._store_threads: list[int] = []
         self._threads_at = float("-inf")
+        #: Whether the main thread polls, and its own bytes while it does.
+        self._polling = False
+        self._main: Bytes | None = None
 
     def forget(self) -> None:
         """Compare with nothing at the next look."""
-        self._seen = {}
+        self._seen, self._main = {}, None
 
-    def moved(self, below: Sequence[int]) -> bool:
-        """True if there was any since the last look; ``below`` are the processes below."""
+    def moved(self, below: Sequence[int], polling: bool = False) -> bool:
+        """True if there was any since the last look; ``below`` are the processes below.
+
+        ``polling``: the main thread asks the same again and again, and what it says is no
+        movement; data that it reads or writes meanwhile is.
+        """
+        if polling != self._polling:
+            self.forget()
+            self._polling = polling
+        then_main = self._main
         now = {}
         for pid in (self._pid, *below):
             found = self._of(pid)
             if found is not None:
                 now[pid] = found
+        main = self._main
+        data = then_main is not None and main is not None and _grown(then_main, main) > _TALK_BYTES
         # A process that came or went is no movement by itself; bytes are.  Those of a store
         # are known a little too high or too low where it is busy: only growth counts.
         both = now.keys() & self._seen.keys()
-        moved = any(self._grown(pid, self._seen[pid], now[pid]) for pid in both)
+        moved = any(self._is_movement(pid, self._seen[pid], now[pid]) for pid in both)
         for pid in both:
             then = self._seen[pid]
             now[pid] = max(now[pid][0], then[0]), max(now[pid][1], then[1])
         self._seen = now
-        return moved
+        return moved or data
 
-    def _grown(self, pid: int, then: Bytes, now: Bytes) -> bool:
-        grown = max(now[0] - then[0], now[1] - then[1])
+    def _is_movement(self, pid: int, then: Bytes, now: Bytes) -> bool:
+        grown = _grown(then, now)
         if grown <= 0:
             return False
         return grown > _DATA_BYTES or pid == self._pid or not self._serves_files(pid)
@@ -76,4 +92,12 @@ class IoBytes:
         for tid in self._store_threads:
             read, written = procfs.thread_io_bytes(pid, tid)
             found = found[0] - read, found[1] - written
+        if self._polling:
+            # After the whole: what it says in between must not count as another thread's.
+            self._main = procfs.thread_io_bytes(pid, pid)
+            found = found[0] - self._main[0], found[1] - self._main[1]
         return found
+
+
+def _grown(then: Bytes, now: Bytes) -> int:
+    return max(now[0] - then[0], now[1] - then[1])

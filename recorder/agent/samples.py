@@ -9,6 +9,7 @@ import msgspec
 
 from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import (
     FileLockWait,
     ProcessKind,
@@ -23,7 +24,7 @@ from hanglab.recorder.system import file_locks, procfs, stacks
 MOST_DESCENDANTS = 64
 
 
-def socket_of(rank: WatchedRank, runtime: Path) -> Path:
+def socket_of(rank: WatchedRank | RankCase, runtime: Path) -> Path:
     return runtime / f"rank-{rank.rank}.{rank.attempt}.sock"
 
 

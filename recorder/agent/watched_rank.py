@@ -123,7 +123,7 @@ class WatchedRank:
                 return moved
             self.delayed = stat.state == "R" and stat.cpu_s == self._cpu_seen
             self._cpu_seen = stat.cpu_s
-            if self._traffic.moved(self.descendants):
+            if self._traffic.moved(self.descendants, self._polls()):
                 signal = "io"
         if signal:
             self.rest_ends(signal, learn)
@@ -213,7 +213,10 @@ class WatchedRank:
 
     def overlook_io(self) -> None:
         """Take the I/O since the last look for the recorder's own doing."""
-        self._traffic.moved(self.descendants)
+        self._traffic.moved(self.descendants, self._polls())
+
+    def _polls(self) -> bool:
+        return self.counters is not None and self.counters.polling
 
 
 def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:

@@ -6,6 +6,7 @@ library alone until something is decoded or encoded: msgspec takes 24 ms to impo
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib
 import os
@@ -147,9 +148,9 @@ class JsonDocument(JsonFile[T | None, T], Generic[T]):
         return _decode(data, self.record(), damaged)
 
     def encode(self, content: T) -> bytes:
-        import msgspec
+        from hanglab.recorder.case.undecodable_text import encode_json
 
-        return msgspec.json.encode(content)
+        return encode_json(content)
 
 
 class JsonList(JsonFile[list[T], T], Generic[T]):
@@ -165,9 +166,9 @@ class JsonList(JsonFile[list[T], T], Generic[T]):
         return found or []
 
     def encode(self, content: Iterable[T]) -> bytes:
-        import msgspec
+        from hanglab.recorder.case.undecodable_text import encode_json
 
-        return msgspec.json.encode(list(content))
+        return encode_json(list(content))
 
 
 class JsonLines(JsonFile[list[T], T], Generic[T]):
@@ -178,23 +179,19 @@ class JsonLines(JsonFile[list[T], T], Generic[T]):
         return []
 
     def parse(self, data: bytes, damaged: Callable[[str], None]) -> list[T]:
-        import msgspec
-
-        decoder = decoder_of(self.record())
-        records = []
+        type_, records = self.record(), []
         for number, line in enumerate(data.split(b"\n"), 1):
             if not line.strip():
                 continue
-            try:
-                records.append(decoder.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                damaged(f"line {number} is damaged: {error}")
+            record = _decode(line, type_, _of_line(number, damaged))
+            if record is not None:
+                records.append(record)
         return records
 
     def encode(self, content: Iterable[T]) -> bytes:
-        import msgspec
+        from hanglab.recorder.case.undecodable_text import encode_json
 
-        return b"".join(msgspec.json.encode(record) + b"\n" for record in content)
+        return b"".join(encode_json(record) + b"\n" for record in content)
 
 
 class TextFile(EvidenceFile[str]):
@@ -277,12 +274,21 @@ class FileSet(EvidenceFile[list[bytes]]):
         return [data for data in found if data is not None]
 
 
+def _of_line(number: int, damaged: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda why: damaged(f"line {number} {why}")
+
+
 def _decode(data: bytes, type_: type[T], damaged: Callable[[str], None]) -> T | None:
     import msgspec
+
+    from hanglab.recorder.case.undecodable_text import decode_json, may_hold_surrogates
 
     decode: Callable[[bytes], T] = decoder_of(type_).decode
     try:
         return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if may_hold_surrogates(data):
+            with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+                return decode_json(data, type_)
         damaged(f"is damaged: {error}")
         return None

@@ -85,6 +85,9 @@ class Slot:
     SIGNATURES_TOTAL: Final = 31
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
+    #: Monotonic time since which the main thread has asked one question again and again and got
+    #: one answer, 0 if it does not: for who watches the rank.
+    POLLING_SINCE: Final = 511
 
 
 class Table(NamedTuple):

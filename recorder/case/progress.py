@@ -32,6 +32,7 @@ from hanglab.recorder.case.progress_records import (
 _HEADER = struct.Struct("<512q")
 _COUNTERS = struct.Struct(f"<{layout.COUNTERS_BYTES // 8}q")
 _TABLE = struct.Struct("<3q")
+_SLOT = struct.Struct("<q")
 _ZEROS = bytes(4096)
 #: The number of an operation and its times.
 _TIMES = struct.Struct("<5q")
@@ -73,6 +74,8 @@ class Counters(NamedTuple):
     #: Operations enqueued and not completed, as last copied.
     open_operations: int
     dumps: int
+    #: Whether the main thread asks the same again and again, and gets the same answer.
+    polling: bool = False
 
 
 def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
@@ -101,6 +104,8 @@ def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
         instruction_changes=slots[Slot.INSTRUCTION_CHANGES],
         open_operations=slots[Slot.COUNTERS_OPEN],
         dumps=slots[Slot.DUMPS],
+        polling=len(data) >= layout.HEADER_BYTES
+        and _SLOT.unpack_from(data, 8 * Slot.POLLING_SINCE)[0] > 0,
     )
 
 

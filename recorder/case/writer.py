@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import msgspec
-
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.file_kinds import JsonDocument, JsonFile, JsonLines, JsonList
 from hanglab.recorder.case.records import FORMAT, Absence, Clock, FileEntry, Manifest
+from hanglab.recorder.case.undecodable_text import encode_json
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ def write_manifest(case: Path, recorder: str, absent: Iterable[Absence] = ()) ->
                 absences.append(Absence(relative, f"could not be read: {error.strerror}"))
     files.sort(key=lambda entry: entry.path)
     manifest = Manifest(FORMAT, recorder, clock(), files, absences)
-    write_bytes(case / folders.MANIFEST, msgspec.json.encode(manifest))
+    write_bytes(case / folders.MANIFEST, encode_json(manifest))
     return manifest
 
 

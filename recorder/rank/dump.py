@@ -32,6 +32,14 @@ def buffer(stacks: bool) -> bytes | None:
         return dump(True, True, False)
 
 
+def buffer_as_text() -> str | None:
+    """The buffer without stacks, in base64."""
+    import base64
+
+    data = buffer(stacks=False)
+    return base64.b64encode(data).decode() if data is not None else None
+
+
 def counters() -> list[tuple[int, int, int]]:
     """(pg_id, last enqueued, last completed) of every group that has done anything."""
     dump = _dumper()

@@ -23,6 +23,10 @@ from hanglab.recorder.rank.hooks import Hooked
 
 #: Seconds without an operation, step or section after which the watch begins.
 REST_S = 0.4
+#: A question that was asked so often, and that late at most beyond twice its usual pace, is asked
+#: still.
+FEWEST_TIMES = 4
+LATE_S = 1.0
 #: Functions of ``os`` that tell of a file or folder by its path, or try to make it.
 ASKING = ("stat", "lstat", "access", "listdir", "scandir", "open")
 #: Questions that are kept, and characters of one.
@@ -78,6 +82,12 @@ class PollWatch(Hooked):
             self._questions.clear()
         elif not self._hooks and now - self._rests_since >= REST_S:
             self._install()
+
+    def polling_since_ns(self) -> int:
+        """Monotonic time of the first of the oldest questions that are still asked; 0 if none."""
+        now = time.monotonic()
+        asked = [one.first for one in list(self._questions.values()) if one.goes_on(now)]
+        return int(min(asked) * 1e9) if asked and self._moved() == self._latest else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows as records.Poll has them, the most frequent first; none of what was asked once."""
@@ -236,3 +246,9 @@ class _Repeated:
         self.count = 0
         self.first = self.last = time.monotonic()
         self.site = ("", "", 0)
+
+    def goes_on(self, now: float) -> bool:
+        """True if it was asked often, and not longer ago than is usual for it."""
+        if self.count < FEWEST_TIMES:
+            return False
+        return now - self.last <= LATE_S + 2 * (self.last - self.first) / (self.count - 1)

@@ -209,6 +209,7 @@ class RankRecorder:
         self._queues.look()
         self._write_children()
         self._polls.look()
+        self._progress.slots[Slot.POLLING_SINCE] = self._polls.polling_since_ns()
 
     def _moved(self) -> tuple[int, ...]:
         """Numbers that change with each step, section and operation."""
@@ -230,6 +231,8 @@ class RankRecorder:
     def _answer(self, command: str) -> list[Callable[[], dict[str, Any]]]:
         if command == "dump":
             return [self._dump_buffer, self._dump_rest]
+        if command == "buffer":
+            return [lambda: {"buffer": dump.buffer_as_text()}]
         if command == "stacks":
             return [lambda: {"threads": current_stacks()}]
         return [lambda: {"problems": [f"unknown command {command!r}"]}]

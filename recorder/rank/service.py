@@ -6,6 +6,9 @@ A request is one line of JSON on a stream socket, an answer one line each:
     writes flight_recorder.pickle and answers ``{"done": "buffer"}``, then
     groups.json and flight_recorder_stacks.pickle and answers ``{"done": "all"}``.
     Either answer carries ``problems``, a list of texts.
+``{"command": "buffer"}``
+    answers ``{"buffer": "..."}``, Flight Recorder's without stacks in base64, null where there is
+    none, and writes nothing.
 ``{"command": "stacks"}``
     answers ``{"threads": [...]}``: every thread as records.ThreadStack.
 """

@@ -6,6 +6,7 @@ import builtins
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,33 @@ def test_keys_and_counters_of_a_store_are_questions_too(rank: Rank) -> None:
     }
     rank.watch.uninstall()
     assert (Store.__dict__["check"], Store.__dict__["add"]) == originals
+
+
+def test_the_time_since_which_a_question_goes_on_is_told_until_it_is_answered(
+    rank: Rank, tmp_path: Path
+) -> None:
+    rank.rest()
+    assert rank.watch.polling_since_ns() == 0
+    began = time.monotonic_ns()
+    for _ in range(polls.FEWEST_TIMES):
+        os.path.exists(tmp_path / "ready")
+    since = rank.watch.polling_since_ns()
+    assert began <= since <= time.monotonic_ns()
+    (tmp_path / "ready").touch()
+    os.path.exists(tmp_path / "ready")
+    assert rank.watch.polling_since_ns() == 0  # another answer, once
+    for _ in range(polls.FEWEST_TIMES):
+        os.path.exists(tmp_path / "next")
+    rank.moves += 1
+    assert rank.watch.polling_since_ns() == 0
+
+
+def test_a_question_of_long_ago_is_asked_no_longer(
+    rank: Rank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank.rest()
+    for _ in range(polls.FEWEST_TIMES):
+        os.path.exists(tmp_path / "ready")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + polls.LATE_S + 60)
+    assert rank.watch.polling_since_ns() == 0

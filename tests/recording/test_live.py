@@ -63,6 +63,36 @@ def test_lines_at_changes_and_the_verdict_where_the_job_hangs(tmp_path):
     assert not _ESCAPES.search(by_rank.stdout)
 
 
+def waits_told(tmp_path: Path, how: str, line: str) -> str:
+    """The line with that in it which `hanglab live` prints of a job on the emulated device."""
+    command = program("device_program.py", how, str(tmp_path / "store"))
+    options = ["--out", tmp_path / "case", "--hang-after", "240"]
+    with started([*HANGLAB, "record", *options, "--", *command], tmp_path) as job:
+        wait_for(lambda: len(pids_of(tmp_path / "case")) == 3)
+        with started([*HANGLAB, "live", str(job.pid)], tmp_path, stderr=None) as live:
+            assert live.stdout is not None
+            told = next(one for one in live.stdout if line in one)
+        assert not list((tmp_path / "case").rglob("flight_recorder*")), "nothing was captured"
+        assert job.poll() is None
+        return told
+
+
+@pytest.mark.slow
+def test_a_device_that_waits_for_a_peer_that_has_launched_nothing(tmp_path):
+    told = waits_told(tmp_path, "away", "for rank 1")
+    assert re.search(
+        r"the devices of ranks 0 and 2 are in all_reduce #6 of default_pg, "
+        r"device_program\.py:28, for rank 1, since \d\d:",
+        told,
+    )
+
+
+@pytest.mark.slow
+def test_devices_that_wait_for_each_other(tmp_path):
+    told = waits_told(tmp_path, "exchange", "for rank 2")
+    assert "the device of rank 0 is in recv from rank 2 of pair, device_program.py:27" in told
+
+
 @pytest.mark.slow
 def test_a_terminal_shows_who_waits_and_ctrl_c_leaves_the_job_alone(tmp_path):
     with started(recorded(tmp_path, "120"), tmp_path) as job:

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import mark_collateral
-from hanglab.analyzer.facts.failures import Failure, failure_of, from_text, printed_failure
+from hanglab.analyzer.facts.failures import (
+    Failure,
+    consequence_words,
+    failure_of,
+    from_text,
+    printed_failure,
+)
 from hanglab.analyzer.facts.loader_waits import queue_words
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 from hanglab.analyzer.proposal import Proposal, detector, propose
@@ -86,14 +92,7 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
                 if (words := queue_words(t.view))
             ]
         if consequences:
-            evidence.append(
-                Evidence(
-                    "exceptions",
-                    None,
-                    f"{name_ranks(consequences)} lost the connection, timed out or were ended: "
-                    "a consequence",
-                )
-            )
+            evidence.append(Evidence("exceptions", None, consequence_words(consequences)))
         yield propose(
             facts,
             cause,

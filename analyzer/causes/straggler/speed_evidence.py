@@ -8,6 +8,7 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.verdict import Evidence
+from hanglab.analyzer.wording import Need, name_needs
 from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
 
 
@@ -42,8 +43,9 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         for rank in sorted(known.ranks)
         if (file := _missing_file(timing, rank)) is not None
     }
+    some_are_left = len(window.lateness) > len(missing) + 1
     return SpeedEvidence(
-        [_compared(timing, set(missing))] * (len(window.lateness) > len(missing) + 1)
+        ([_compared(timing, set(missing))] if some_are_left else [])
         + [
             Evidence(
                 "progress",
@@ -53,7 +55,9 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             for rank, file in missing.items()
         ],
         unseen=list(missing),
-        would_decide=[f"rank {rank}'s {file}" for rank, file in missing.items()],
+        would_decide=name_needs(
+            Need(f"{{}}'s {file}", f"the {file} of {{}}", rank) for rank, file in missing.items()
+        ),
     )
 
 

@@ -13,7 +13,14 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.signatures import difference, splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
-from hanglab.analyzer.wording import UNTOLD, name_ranks
+from hanglab.analyzer.wording import (
+    UNTOLD,
+    Need,
+    name_needs,
+    name_ranks,
+    need_dump,
+    need_later_dump,
+)
 
 
 def divergence_findings(graph: WaitForGraph) -> list[Finding]:
@@ -37,30 +44,37 @@ def undecided_divergence(graph: WaitForGraph) -> Divergence | None:
     return next(found, None)
 
 
-def deciding_evidence(graph: WaitForGraph, divergence: Divergence) -> list[str]:
-    """The evidence that would tell who deviates: "rank 5's dump"."""
+def deciding_evidence(graph: WaitForGraph, divergence: Divergence) -> list[Need]:
+    """The evidence that would tell who deviates, such as rank 5's dump."""
     return [
         _missing_vote(graph, divergence, rank) for rank in sorted(divergence.unknown_calls)
-    ] or [f"the dumps of any ranks after {max(graph.expected)}"]
+    ] or [Need(f"the dumps of any ranks after {max(graph.expected)}")]
 
 
-def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> str:
+def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> Need:
     reason = divergence.unknown_calls[rank]
     if reason is UnknownCall.OVERWRITTEN:
-        return (
-            f"a longer buffer of rank {rank} (TORCH_FR_BUFFER_SIZE, in older torch "
-            f"TORCH_NCCL_TRACE_BUFFER_SIZE) that still holds number {divergence.seq}"
+        holding = (
+            "of {} (TORCH_FR_BUFFER_SIZE, in older torch TORCH_NCCL_TRACE_BUFFER_SIZE) that still "
+        )
+        return Need(
+            f"a longer buffer {holding}holds number {divergence.seq}",
+            f"longer buffers {holding}hold number {divergence.seq}",
+            rank,
         )
     if reason is UnknownCall.FINISHED:
-        return f"a dump of rank {rank} with finished operations, too"
+        ending = "of {} with finished operations, too"
+        return Need(f"a dump {ending}", f"dumps {ending}", rank)
     if rank in graph.progressing:
-        return f"a later dump of rank {rank}"
-    return f"rank {rank}'s dump" if rank not in graph.ranks else f"a whole dump of rank {rank}"
+        return need_later_dump(rank)
+    if rank not in graph.ranks:
+        return need_dump(rank)
+    return Need("a whole dump of {}", "whole dumps of {}", rank)
 
 
 def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
     """The inconclusive finding that a difference is where missing votes could decide it."""
-    needs = deciding_evidence(graph, divergence)
+    needs = name_needs(deciding_evidence(graph, divergence))
     calls = list(divergence.calls.values())
     return Finding(
         status=Status.INCONCLUSIVE,

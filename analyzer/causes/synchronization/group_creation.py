@@ -262,7 +262,8 @@ def _proposal(
             Evidence(
                 "stack",
                 r,
-                (where if r in creating else "elsewhere") + name_line(facts.ranks[r].location()),
+                (where if r in creating else "not in new_group")
+                + name_line(facts.ranks[r].location()),
             )
             for r in sorted([*creating, *elsewhere])
         ],

@@ -13,23 +13,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from math import prod
 
 import numpy as np
 
-from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
+from hanglab.analyzer.facts.gloo_pieces import is_piece, operation_of_piece
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import ALTERNATIVE, CANDIDATES, LIKELY_ALTERNATIVE, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Location
-
-_ITEM_BYTES = {
-    "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
-    "Short": 2, "Int": 4, "Long": 8,
-}  # fmt: skip
-
 
 #: Members of a group that have to be in the same operation before another is in a wrong one.
 _FEWEST_AGREEING = 2
@@ -59,42 +52,71 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             if elsewhere is not None:
                 yield elsewhere
                 return
-        if not calls or not _is_piece(calls[0], received):
+        if not calls or not is_piece(calls[0], received):
             continue
-        call = calls[0]
-        yield propose(
-            facts,
-            Cause.SIZE_MISMATCH,
-            [rank],
-            confidence=PLAUSIBLE,
-            summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
-            f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
-            evidence=[
-                Evidence(
-                    "stderr", rank, f"gloo received {received} bytes and had room for {expected}"
-                ),
-                *(
-                    Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
-                    for peer in calls[:8]
-                ),
-            ],
-            collective=collective_ref(call),
-            location=_line(facts.graph.last_calls.get(rank)),
-            # What it was in instead is not known: its buffer has gone.
-            alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], ALTERNATIVE)],
-        )
+        yield _smaller(facts, rank, received, expected, calls)
         return
+
+
+def _smaller(
+    facts: CaseFacts, rank: int, received: int, expected: int, calls: list[Call]
+) -> Proposal:
+    """The aborted rank came with less than its peers, which all are in one operation.
+
+    Where so much is what the job passes to another operation, it was in that.
+    """
+    call = calls[0]
+    other = operation_of_piece(facts, call, expected)
+    cause, less = Cause.SIZE_MISMATCH, Cause.COLLECTIVE_MISMATCH
+    why = "its tensor is smaller than theirs"
+    if other is not None:
+        cause, less = less, cause
+        why = f"it was in another operation, by that size the {_sized(other)} of the job"
+    return propose(
+        facts,
+        cause,
+        [rank],
+        confidence=PLAUSIBLE,
+        summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
+        f"{call.op} number {call.seq}: {why}, and gloo aborted it.",
+        evidence=[
+            Evidence("stderr", rank, f"gloo received {received} bytes and had room for {expected}"),
+            *(
+                Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
+                for peer in calls[:8]
+            ),
+            *_before(other),
+        ],
+        collective=collective_ref(call),
+        location=_line(facts.graph.last_calls.get(rank)),
+        # What it was in instead is not known: its buffer has gone.
+        alternatives=[(less, [rank], ALTERNATIVE)],
+    )
+
+
+def _sized(call: Call) -> str:
+    return f"{call.op} of {[list(size) for size in call.arguments.input_sizes]}"
+
+
+def _before(call: Call | None) -> list[Evidence]:
+    """That so many bytes are a piece of an operation which the job did before, if there is one."""
+    if call is None:
+        return []
+    words = f"so many bytes are a piece of {_sized(call)}, which the job did before"
+    return [Evidence("flight_recorder", call.rank, f"{words} (number {call.seq})")]
 
 
 def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
     """The one member of whose operation nothing is known, where all others are in the same one.
 
     What came is no piece of that, so it came from another operation: of that member alone.
+    What there was room for has to be one: else the aborted rank itself was in an operation of
+    which nothing is known, and those that were with it before may be in that, too.
     """
     own = facts.graph.last_calls.get(view.rank)
     if own is None or own.seq is None or not own.arguments.input_sizes:
         return None
-    if _is_piece(own, received):
+    if is_piece(own, received) or not is_piece(own, expected):
         return None
     # What DistributedDataParallel issues after the last known call leaves nothing behind.
     known = {rank: facts.graph.last_calls.get(rank) for rank in own.group.members}
@@ -106,7 +128,7 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
     if any((c.group, c.seq, c.op, c.arguments.input_sizes) != same for c in calls):
         return None
     (sender,) = unknown
-    before = _operation_of_piece(facts, own, received)
+    before = operation_of_piece(facts, own, received)
     return propose(
         facts,
         Cause.COLLECTIVE_MISMATCH,
@@ -119,19 +141,7 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
                 "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
             ),
             *(Evidence("flight_recorder", c.rank, f"was in {c.op} number {c.seq}") for c in calls),
-            *(
-                [
-                    Evidence(
-                        "flight_recorder",
-                        before.rank,
-                        f"so many bytes are a piece of {before.op} of "
-                        f"{[list(size) for size in before.arguments.input_sizes]}, which the job "
-                        f"did before (number {before.seq})",
-                    )
-                ]
-                if before is not None
-                else []
-            ),
+            *_before(before),
         ],
         collective=collective_ref(own),
         # Its peers may have left the loop that it is in, for want of input.
@@ -140,25 +150,6 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
             (Cause.UNEVEN_INPUTS, sorted(call.rank for call in calls), ALTERNATIVE),
         ],
     )
-
-
-def _operation_of_piece(facts: CaseFacts, own: Call, received: int) -> Call | None:
-    """The latest operation of the group before, of which so many bytes are a piece."""
-    found: Call | None = None
-    for rank in own.group.members:
-        dump = facts.dumps.get(rank)
-        if dump is None or dump.entries is None:
-            continue
-        entries = dump.entries
-        for row in np.flatnonzero(entries.in_group(own.group.name) & ~entries.is_p2p):
-            seq = int(entries.seq[row])
-            if seq >= (own.seq or 0) or (found is not None and seq <= (found.seq or 0)):
-                continue
-            given = entries.arguments_at(int(row))
-            call = Call(rank, own.group, seq, entries.operation_at(int(row)).op, arguments=given)
-            if _is_piece(call, received):
-                found = call
-    return found
 
 
 def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
@@ -207,8 +198,8 @@ def _lost_a_peer(view: RankView) -> bool:
 
 
 def _line(call: Call | None) -> Location | None:
-    """Line at which the rank made the call, if the Python boundary noted it."""
-    if call is None or not call.stack:
+    """Line at which the rank made the call, if the Python boundary noted it, and it is in it."""
+    if call is None or not call.stack or call.completed:
         return None
     frame = call.stack[0]
     return Location(frame.file, frame.line, frame.function, call.rank)
@@ -240,7 +231,8 @@ def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
     first = sized[0] if sized else None
     if first is None or first.seq is None or rank not in first.group.members or None in calls:
         return []
-    for call in [call for call in (*calls, own) if call is not None]:
+    past = own is not None and own.completed and (own.seq or 0) < first.seq
+    for call in [call for call in (*calls, None if past else own) if call is not None]:
         if (call.group, call.seq, call.op) != (first.group, first.seq, first.op):
             return []
     if any(call.arguments.input_sizes != first.arguments.input_sizes for call in sized):
@@ -261,18 +253,3 @@ def _came_as_before(facts: CaseFacts, call: Call) -> bool:
         and entries.arguments_at(row).input_sizes == call.arguments.input_sizes
         for row in map(int, before)
     )
-
-
-def _is_piece(call: Call, received: int) -> bool:
-    """True if so many bytes are what gloo sends at a time of the call's tensor."""
-    given = call.arguments
-    if len(given.input_sizes) != 1 or not given.input_dtypes:
-        return False
-    item = _ITEM_BYTES.get(given.input_dtypes[0])
-    elements = prod(given.input_sizes[0])
-    if item is None or not elements:
-        return False
-    world = len(call.group.members)
-    # Whole, in the halves of an all_gather, or cut for each rank and again (gloo's rings).
-    pieces = [1, 2, *(world * times for times in range(1, GLOO_PIECES + 1))]
-    return any(-(-elements // count) * item == received for count in pieces)

@@ -49,6 +49,9 @@ def commands(subject: Subject) -> tuple[ShellLine, ...]:
                 found.setdefault(
                     command.line + host, ShellLine(command.line, command.purpose, host)
                 )
+    if not found and subject.folder is not None and cause is not None:
+        line = f"hanglab report {_path(subject.folder)}"
+        return (ShellLine(line, "stacks, calls and hosts of all ranks, on one page"),)
     return tuple(list(found.values())[:MOST_COMMANDS])
 
 

@@ -13,6 +13,7 @@ from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.headlines import duration
 from hanglab.harness.report.explanation.parts import Exclusion, OpenAlternative
+from hanglab.harness.report.explanation.slow_exclusions import slow_exclusions
 from hanglab.harness.report.explanation.subject import Subject
 
 #: Lines that are shown.
@@ -91,6 +92,7 @@ def _by_facts(subject: Subject, facts: CaseFacts) -> Iterable[Exclusion]:
     """Causes of stages that the evidence shows not to be reached."""
     stage = _stage(subject)
     if facts.case and facts.ranks:
+        yield from slow_exclusions(subject, facts)
         yield from _by_processes(subject, facts, stage)
     graph = facts.graph
     if graph.ranks and stage is not Stage.DIVERGENCE and not graph.divergences:
@@ -146,11 +148,16 @@ def _by_stacks(subject: Subject, facts: CaseFacts) -> Iterable[Exclusion]:
     seen = {view.position.place for view in known}
     if StackPlace.UNKNOWN in seen:
         return
-    who = name_ranks(subject.culprits)
-    its = "stack is" if len(known) == 1 else "stacks are"
-    if StackPlace.LOADER not in seen:
-        yield Exclusion(("loader_stuck",), f"the {its} not in a data loader on {who}")
-    if StackPlace.TEARDOWN not in seen:
-        yield Exclusion(("teardown",), f"the {its} not at the program's end on {who}")
-    if StackPlace.GROUP_CREATION not in seen:
-        yield Exclusion(("group_creation",), f"the {its} not in new_group on {who}")
+    places = {
+        "loader_stuck": StackPlace.LOADER,
+        "teardown": StackPlace.TEARDOWN,
+        "group_creation": StackPlace.GROUP_CREATION,
+    }
+    elsewhere = tuple(cause for cause, place in places.items() if place not in seen)
+    if elsewhere:
+        its = "the stack" if len(known) == 1 else "the stacks"
+        yield Exclusion(
+            elsewhere,
+            f"{its} of {name_ranks(subject.culprits)} {'shows' if len(known) == 1 else 'show'} "
+            f"no function that {'it is' if len(elsewhere) == 1 else 'these are'} known by",
+        )

@@ -107,8 +107,10 @@ def words_of(subject: Subject) -> Words:
     words["by_line"] = f" ({line_name(place).split(' ')[0]})" if place and one_line else ""
     if place is not None:
         words["place"] = line_name(place)
+    meant = subject.awaited or verdict.collective
+    if meant is not None:
+        words["call"] = call_name(meant)
     if verdict.collective is not None:
-        words["call"] = call_name(subject.awaited or verdict.collective)
         # What others wait in may be a later call of theirs, in another group.
         words["shared"] = call_name(verdict.collective)
         members = [rank for rank in peers if rank in verdict.collective.ranks] or peers
@@ -118,6 +120,7 @@ def words_of(subject: Subject) -> Words:
         # What it waits for, without who has it and what that one did.
         what = re.split(r"[,;] ", kept.detail, maxsplit=1)[0]
         words["kept"] = shown(what.partition(" ")[2], _TOLD)
+    _add_absence(words, subject)
     message = subject.lone_message
     if message is not None:
         words["message"] = f"rank {message.rank}'s {call_name(message)}"
@@ -137,6 +140,23 @@ _PLURAL = dict(zip(_AGREEING, ("", "", "are", "have", "do", "their", "them"), st
 def is_undecided(subject: Subject) -> bool:
     """True where one of the culprits did it, and nothing tells which."""
     return len(subject.culprits) > 1 and (subject.undecided or UNTOLD in subject.verdict.summary)
+
+
+def _add_absence(words: Words, subject: Subject) -> None:
+    """Fields on what keeps the one rank away that others wait for: its device, or its host."""
+    if subject.is_outside:
+        words["outside"] = ""
+    sink, stopped = subject.lone_sink, None
+    if sink is not None and subject.facts is not None:
+        stopped = subject.facts.blocked(sink.rank)
+    if sink is None or stopped is None:
+        return
+    if sink.unstarted:
+        words["unstarted"] = call_name(sink.awaited)
+    elif sink.by_exclusion:
+        words["concluded"] = call_name(stopped)
+    elif sink.stopped_device:
+        words["stopped"] = call_name(stopped)
 
 
 def _add_effect(words: Words, subject: Subject) -> None:
@@ -211,7 +231,7 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
             return f"; {who} waited {words['lost']} for {it}"
         waits = f"; {who} wait{'s' if one else ''}"
         if verdict.effect.ms_per_step:
-            return f"{waits} {words['lost']} of every step for {it} ({words['share']})"
+            return f"{waits} {words['lost']} of every step for {it} ({words['share']} of a step)"
         return f"{waits} for {it} {words['share']} of the time"
     if verdict.status is Status.FAILED:
         return _failed(subject, begun, it)

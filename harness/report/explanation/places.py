@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from hanglab.analyzer.code_owners import CodeMap, FrameLike
 from hanglab.analyzer.plain_text import shown
+from hanglab.analyzer.verdict import Status
 from hanglab.harness.report.explanation.headlines import call_name
 from hanglab.harness.report.explanation.parts import CallFrame, CodeLine, Place
-from hanglab.harness.report.explanation.subject import Subject
+from hanglab.harness.report.explanation.subject import Subject, ranks_name
 
 #: Places of one role that are shown.
 MOST_PLACES = 3
@@ -35,13 +36,17 @@ def _of_ranks(subject: Subject, role: str, ranks: Sequence[int]) -> list[Place]:
         calls = _calls(subject, rank)
         if calls:
             together.setdefault((calls, _doing(subject, rank)), []).append(rank)
-    found = sorted(together.items(), key=lambda one: (-len(one[1]), one[1]))[:MOST_PLACES]
+    found = sorted(_at_one_line(together).items(), key=lambda one: (-len(one[1]), one[1]))[
+        :MOST_PLACES
+    ]
+    known = sum(len(alike) for alike in together.values())
+    alone = known < len(ranks[:_MOST_LOOKED_AT]) and subject.verdict.status is Status.SLOW
     return [
         Place(
             role=role,
             ranks=tuple(sorted(alike)),
             frame=_readable(calls[-1]),
-            doing=doing,
+            doing=doing or ("(of the others no line is known)" if alone else ""),
             source=_source(subject, calls[-1]),
             calls=tuple(_readable(frame) for frame in calls[-MOST_CALLS:]),
         )
@@ -81,6 +86,26 @@ def _outermost_first(frames: Sequence[FrameLike]) -> tuple[CallFrame, ...]:
 def _doing(subject: Subject, rank: int) -> str:
     call = subject.call_of(rank)
     return f"in {call_name(call)}" if call is not None else ""
+
+
+_Alike = dict[tuple[tuple[CallFrame, ...], str], list[int]]
+
+
+def _at_one_line(together: _Alike) -> _Alike:
+    """Ranks of which nothing is open, with the one kind of those at the same line of which it is.
+
+    Of a job that failed some gave up what others were still in.
+    """
+    found: _Alike = {}
+    for (calls, doing), ranks in together.items():
+        there = [words for frames, words in together if frames == calls]
+        if len(there) == 2 and "" in there:
+            (words,) = (one for one in there if one)
+            who = ranks_name(together[calls, words])
+            found.setdefault((calls, f"({who} {words})"), []).extend(ranks)
+        else:
+            found[calls, doing] = ranks
+    return found
 
 
 def _decision(subject: Subject) -> list[Place]:

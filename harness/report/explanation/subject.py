@@ -11,6 +11,7 @@ from pathlib import Path
 from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Location, Status, Verdict
@@ -141,6 +142,20 @@ class Subject:
                 return one.instead if wrong and len(self.culprits) == 1 else one.call
         awaited = self.awaited
         return awaited if awaited is not None and awaited.seq is None else None
+
+    @cached_property
+    def lone_sink(self) -> Sink | None:
+        """The graph's word on the one culprit, where others wait for it."""
+        if self.facts is None or len(self.culprits) != 1:
+            return None
+        return self.facts.sink(self.culprits[0])
+
+    @cached_property
+    def is_outside(self) -> bool:
+        """True unless a culprit has an operation open itself."""
+        if self.facts is None:
+            return True
+        return not any(self.facts.graph.unfinished.get(rank) for rank in self.culprits)
 
     def call_of(self, rank: int) -> Call | None:
         """The rank's call that the verdict is about: at the difference, or where it waits."""

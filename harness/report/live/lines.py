@@ -45,8 +45,13 @@ def _sentence(row: SituationRow) -> str:
     if row.since_ns is None:
         return f"{who} {row.doing}"
     since = time.strftime("%H:%M:%S", time.localtime(row.since_ns / 1e9))
-    verb = row.doing if row.doing.startswith(("collects", "is ")) else f"is {row.doing}"
+    whole = row.doing.startswith(("collects", "is ", "its device is"))
+    verb = row.doing if whole else f"is {row.doing}"
+    if verb.startswith("its device"):
+        who, verb = f"the device of {who}", verb.removeprefix("its device ")
     if len(row.ranks) > 1:
         verb = {"collects garbage": "collect garbage"}.get(verb, verb.replace("is ", "are ", 1))
+        who = who.replace("the device of", "the devices of", 1)
     wait = f", for {ranks_name(row.waits_for)}" if row.waits_for else ""
+    wait = wait or (f" ({row.untold})" if row.untold else "")
     return f"{who} {verb}{wait}, since {since}"

@@ -40,6 +40,8 @@ class RankAtWork:
     rested_s: float
     #: How it ended; "" while it runs.
     ended: str = ""
+    #: It runs on this host.
+    here: bool = True
 
     @property
     def resting(self) -> bool:
@@ -102,6 +104,7 @@ class _WatchedCounters:
             since_ns=_since_ns(process, counters),
             rested_s=now - self._moved_at,
             ended=_ended(rank, process),
+            here=_is_here(rank),
         )
 
 
@@ -134,9 +137,25 @@ def agents_of(case: Path) -> list[int]:
 
 def agents() -> Sequence[tuple[int, Path]]:
     """The recorder's agents on this host, each with the Case that it writes."""
-    found = []
-    for pid in procfs.everyone():
-        words = procfs.command_line(pid)
-        if "hanglab.recorder.agent" in words and "--case" in words[:-1]:
-            found.append((pid, Path(words[words.index("--case") + 1])))
-    return found
+    return [(pid, case) for pid in procfs.everyone() if (case := _told(pid, "--case"))]
+
+
+def runtime_of(case: Path) -> Path | None:
+    """The folder in which the ranks of a Case listen on this host; None where nobody tells."""
+    for pid in agents_of(case):
+        if folder := _told(pid, "--runtime"):
+            return folder
+    for rank in CaseReader(case).ranks:
+        process = rank.read(files.PROCESS)
+        told = procfs.environment(process.pid) if process is not None else {}
+        if told.get("HANGLAB_RUNTIME") and _is_here(rank):
+            return Path(told["HANGLAB_RUNTIME"])
+    return None
+
+
+def _told(agent: int, option: str) -> Path | None:
+    """A folder that an agent was started with; None where the process is no agent."""
+    words = procfs.command_line(agent)
+    if "hanglab.recorder.agent" not in words or option not in words[:-1]:
+        return None
+    return Path(words[words.index(option) + 1])

@@ -88,7 +88,7 @@ def situation_screen(
             _steps(row),
             Text(row.doing, style=_style(row)),
             _since(row, now_ns),
-            ranks_name(row.waits_for) if row.waits_for else "",
+            ranks_name(row.waits_for) if row.waits_for else Text(row.untold, style="dim"),
             ", ".join(map(str, row.pids)) if len(row.pids) <= _PIDS else "",
         )
     parts: list[Text | Table] = [Text(head_line(ranks, pace), style="bold"), table]

@@ -23,19 +23,23 @@ class SituationRow:
     steps: tuple[int, int] | None
     #: Their processes, where they are few.
     pids: tuple[int, ...] = ()
+    #: The reason for which it is not told for whom they wait.
+    untold: str = ""
 
 
 def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list[SituationRow]:
     """Those who hold others up first, then those who wait, those who run, those who ended."""
-    alike: dict[tuple[str, tuple[int, ...]], list[RankAtWork]] = {}
+    alike: dict[tuple[str, tuple[int, ...], str], list[RankAtWork]] = {}
     for one in ranks:
         standing = standings.get(one.rank)
         doing = one.ended or (standing.doing if standing is not None else RUNS)
-        waits_for = standing.waits_for if standing is not None and not one.ended else ()
-        alike.setdefault((doing, waits_for), []).append(one)
+        waits = standing is not None and not one.ended
+        waits_for = standing.waits_for if standing is not None and waits else ()
+        untold = standing.untold if standing is not None and waits else ""
+        alike.setdefault((doing, waits_for, untold), []).append(one)
     awaited = {rank for one in standings.values() for rank in one.waits_for}
     found = []
-    for (doing, waits_for), members in alike.items():
+    for (doing, waits_for, untold), members in alike.items():
         at_rest = [standings[one.rank] for one in members if one.rank in standings]
         steps = [one.step for one in members if one.step >= 0]
         found.append(
@@ -48,6 +52,7 @@ def rows(ranks: Sequence[RankAtWork], standings: Mapping[int, Standing]) -> list
                 else None,
                 steps=(min(steps), max(steps)) if steps else None,
                 pids=tuple(one.pid for one in members if one.pid is not None),
+                untold=untold,
             )
         )
     found.sort(key=lambda row: (_place(row, awaited), row.ranks[0]))

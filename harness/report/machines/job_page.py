@@ -30,7 +30,8 @@ def verdict_markdown(told: Explanation) -> str:
         if place.source:
             lines += ["```python", *(_code(line.text) for line in place.source), "```", ""]
     for number, reason in enumerate(told.why, 1):
-        who = f"{name_ranks(reason.ranks)}: " if reason.ranks else ""
+        each = ", each" if len(reason.ranks) > 1 else ""
+        who = f"{name_ranks(reason.ranks)}{each}: " if reason.ranks else ""
         lines.append(f"{number}. {_plain(who + reason.text)}")
     if told.mend is not None:
         lines += ["", f"Mend: {_plain(told.mend.text)}"]

@@ -8,9 +8,9 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import main_thread
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Verdict
+from hanglab.harness.report.explanation.headlines import call_name
 from hanglab.harness.report.page.records import RankClass
 from hanglab.harness.report.rank_ranges import ranges
-from hanglab.harness.report.rank_waits import name_of_call
 
 #: What a rank is in the verdict, as a page names it.
 CULPRIT, VICTIM, OTHER, MISSING = "culprit", "waits", "", "missing"
@@ -89,11 +89,11 @@ def _doing(facts: CaseFacts, view: RankView) -> str:
         frame = view.code.innermost_user(calls[0].stack)  # type: ignore[assignment]
     place = f"{_base(frame.file)}:{frame.line} ({frame.function})" if frame is not None else ""
     if calls:
-        return f"in {name_of_call(calls[0])}{f', {place}' if place else ''}"
+        return f"in {call_name(calls[0])}{f', {place}' if place else ''}"
     if place:
         return f"at {place}"
     last = facts.graph.last_calls.get(view.rank)
-    return f"after {name_of_call(last)}" if last is not None else "nothing is known"
+    return f"after {call_name(last)}" if last is not None else "nothing is known"
 
 
 def _base(file: str) -> str:

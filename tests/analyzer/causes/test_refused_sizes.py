@@ -127,10 +127,12 @@ def test_otherwise_it_is_not_accused_of_a_size(words: str, other: tuple[int, ...
     assert verdict_on(words, other=other).cause is not Cause.SIZE_MISMATCH
 
 
-def others_agree(received: int, sizes: tuple[int, ...] = (1,), *, others: int = 2):  # type: ignore[no-untyped-def]
+def others_agree(  # type: ignore[no-untyped-def]
+    received: int, sizes: tuple[int, ...] = (1,), *, others: int = 2, expected: int = 4
+):
     """Rank 0 was aborted in all_reduce 14 of one number; of rank 3 an older call is known."""
     aborted = ended(view(0), code=None, signal=signal.SIGABRT)
-    aborted.stderr = WORDS.format(received, 4)
+    aborted.stderr = WORDS.format(received, expected)
     asked = [ended(view(r), code=None, signal=signal.SIGTERM) for r in (1, 2, 3)]
     known = job([aborted, *asked], trigger=None)
     group = known.graph.groups[0]
@@ -150,17 +152,18 @@ def test_what_none_of_those_in_the_same_operation_sends_came_from_the_other_one(
 
 
 @pytest.mark.parametrize(
-    ("received", "sizes", "others"),
+    ("received", "sizes", "others", "expected"),
     [
-        (4, (1,), 2),  # That is what they send there.
-        (292, (577,), 2),  # One of them may have sent it.
-        (292, (1,), 1),  # So may each of two of which nothing is known.
+        (4, (1,), 2, 4),  # That is what they send there.
+        (292, (577,), 2, 4),  # One of them may have sent it.
+        (292, (1,), 1, 4),  # So may each of two of which nothing is known.
+        (292, (1,), 2, 148),  # The aborted rank was past that: so may those with it be.
     ],
 )
 def test_else_nobody_is_accused_of_what_came(
-    received: int, sizes: tuple[int, ...], others: int
+    received: int, sizes: tuple[int, ...], others: int, expected: int
 ) -> None:
-    verdict = others_agree(received, sizes, others=others)
+    verdict = others_agree(received, sizes, others=others, expected=expected)
     assert verdict.cause is not Cause.COLLECTIVE_MISMATCH and 3 not in verdict.culprits
 
 
@@ -226,3 +229,32 @@ def test_who_raised_after_a_refused_size_has_still_failed_by_itself() -> None:
 
 def sized_as(size: tuple[int, ...]) -> Arguments:
     return Arguments(input_sizes=(size,), input_dtypes=("Float",))
+
+
+@pytest.mark.parametrize(
+    ("expected", "cause"),
+    [(704, Cause.COLLECTIVE_MISMATCH), (600, Cause.SIZE_MISMATCH)],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_size_of_another_operation_of_the_job_is_that_operation(
+    expected: int, cause: Cause, known: bool
+) -> None:
+    # Gathers of FSDP's 363 floats, and one of 11 x 32 of a weight: run on three ranks.
+    aborted = ended(view(0), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(726, expected)
+    lost = [raised(view(r), "RuntimeError", LOST, user(40), at=2000) for r in (1, 2)]
+    facts = job([aborted, *lost], trigger=None)
+    group = facts.graph.groups[0]
+    rows = [Row("all_gather", 1, inputs=[(363,)]), Row("all_gather", 2, inputs=[(11, 32)])]
+    rows += [Row("reduce_scatter", 3, inputs=[(1089,)]), Row("all_gather", 4, inputs=[(363,)])]
+    for rank in (1, 2):
+        facts.dumps[rank] = columns(rank, rows, members={"0": range(3)}, backend="gloo")
+        sized = sized_as((363,))
+        facts.graph.last_calls[rank] = Call(rank, group, 4, "all_gather", sized, (user(40),))
+    if known:  # It is past what is known of it, at another line.
+        last = Call(0, group, 3, "reduce_scatter", Arguments(), (user(40),), completed=True)
+        facts.graph.last_calls[0] = last
+    verdict = conclude(facts)
+    assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, cause, [0])
+    assert verdict.location is None
+    assert ("11, 32" in verdict.summary) == (cause is Cause.COLLECTIVE_MISMATCH)

@@ -71,3 +71,14 @@ def test_a_job_too_short_to_compare_says_so() -> None:
     assert detail == (
         "speed was not compared: 7 operations in 0.1 s are too few; 12 in 0.5 s say something"
     )
+
+
+def test_a_job_without_any_processor_time_is_not_compared() -> None:
+    known = ended_well()
+    for view in known.ranks.values():
+        assert view.progress is not None
+        view.progress.usage = []
+        view.progress.cpu_first_at_ns = None
+    verdict = conclude(known)
+    assert len([one for one in told(verdict) if "processor time is missing" in one]) == 4
+    assert not [one for one in told(verdict) if "were compared" in one]

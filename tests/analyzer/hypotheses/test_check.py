@@ -67,7 +67,7 @@ def test_a_rank_that_stopped_leaves_what_was_found(backend: Backend, culprit: in
     (after,) = check_hypotheses(facts, [before])
     assert after.finding.culprits == [culprit]
     assert after.finding.confidence == before.finding.confidence
-    assert "leaves what was found" in told(after)[0] and "not" in told(after)[0]
+    assert "brings about what was found" in told(after)[0] and "not" in told(after)[0]
 
 
 def test_an_innocent_that_only_waits_loses_the_confidence_in_it() -> None:
@@ -75,7 +75,7 @@ def test_an_innocent_that_only_waits_loses_the_confidence_in_it() -> None:
     (right,) = synchronization(facts)
     (after,) = check_hypotheses(facts, [renamed(right, 2, confidence=0.9)])
     assert after.finding.confidence <= NOT_REPRODUCED
-    assert "no fault of rank 2 leaves what was found" in told(after)[0]
+    assert "no fault of rank 2 brings about what was found" in told(after)[0]
 
 
 def test_without_the_culprits_buffer_the_check_was_not_possible() -> None:
@@ -83,7 +83,7 @@ def test_without_the_culprits_buffer_the_check_was_not_possible() -> None:
     whole = facts_of_run(simulate(program_of(*[STEP * 3] * 4), "gloo", stops={1: 3}))
     (proposal,) = synchronization(whole)
     (after,) = check_hypotheses(facts, [proposal])
-    assert told(after) == ["This check was not possible: rank 1 left no buffer."]
+    assert told(after) == ["No simulation was possible: rank 1 left no buffer."]
     assert after.finding.confidence == proposal.finding.confidence
 
 
@@ -95,7 +95,9 @@ def test_a_half_left_out_and_one_too_many_stay_alternatives() -> None:
     facts = facts_of_run(run)
     (after,) = check_hypotheses(facts, synchronization(facts))
     assert (after.finding.cause, after.finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
-    assert told(after)[0].startswith("Simulated, each of these leaves what was found: rank 0 not")
+    assert told(after)[0].startswith(
+        "Simulated: each of these brings about what was found: rank 0 not"
+    )
     assert "; rank 1 having one operation too many" in told(after)[0]
 
 
@@ -135,7 +137,7 @@ def test_a_class_of_ranks_is_simulated_once() -> None:
     assert len(waiters) == size - 1
     assert len(representatives(facts.graph, [7], waiters)) < SIMULATED_RANKS
     (after,) = check_hypotheses(facts, [proposal])
-    assert after.finding.culprits == [7] and "leaves what was found" in told(after)[0]
+    assert after.finding.culprits == [7] and "brings about what was found" in told(after)[0]
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))

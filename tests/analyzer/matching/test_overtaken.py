@@ -13,6 +13,7 @@ from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Cause
+from hanglab.analyzer.wording import name_needs
 
 Called = tuple[str, str, float, bool]
 """Operation as torch writes it, group, milliseconds, and whether it has finished."""
@@ -108,7 +109,7 @@ def test_without_earlier_rounds_a_rank_that_went_on_is_no_part_of_a_certain_ring
     assert not any(finding.culprits != [2] for finding in synchronization_findings(graph))
     finding = open_finding(graph)
     assert graph.cycles == [] and finding is not None
-    assert "rank 2's stack" in graph.would_decide
+    assert "rank 2's stack" in name_needs(graph.needs)
 
 
 @pytest.mark.parametrize("size", [3, 4, 8])

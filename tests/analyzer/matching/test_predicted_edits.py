@@ -20,6 +20,8 @@ ROUNDS = list("gnrs") * 3
         ("s", "g", Edit.ADDED),  # the last one once more, rather than three left out
         ("xg", "g", Edit.ADDED),
         ("xg", "gn", Edit.ADDED),
+        ("sg", "gn", Edit.ADDED),
+        ("sn", "gn", None),  # the last one once more, if that were all
         ("x", "g", None),  # new to the rounds: too many, or in the place of another
         ("n", "x", None),  # the other one left its rounds
         ("nx", "g", None),

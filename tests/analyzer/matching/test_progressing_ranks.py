@@ -13,6 +13,7 @@ from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.analyzer.wording import name_needs
 
 DONE = [Row("all_reduce", seq) for seq in range(1, 41)]
 WAITS = [*DONE, Row("all_reduce", 41, done=False)]
@@ -95,7 +96,7 @@ def test_a_dump_that_is_older_than_what_peers_finished_proves_nothing() -> None:
     graph = build_wait_for_graph(dumps)
     assert graph.progressing == (1,)
     assert [sink.rank for sink in graph.sinks if not sink.unknown] == []
-    assert graph.would_decide == ["a later dump of rank 1"]
+    assert name_needs(graph.needs) == ["a later dump of rank 1"]
 
 
 def test_what_gloo_calls_finished_does_not_date_a_dump() -> None:
@@ -209,4 +210,4 @@ def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
     graph = build_wait_for_graph(dumps, expected=range(3))
     assert graph.cycles == []
     assert graph.open == (2,)
-    assert graph.would_decide == ["rank 2's dump"]
+    assert name_needs(graph.needs) == ["rank 2's dump"]

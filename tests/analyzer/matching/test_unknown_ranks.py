@@ -41,7 +41,7 @@ def test_last_ranks_without_a_dump_that_a_nameless_group_names(tmp_path: Path) -
     assert found.status is Status.INCONCLUSIVE
     assert "ranks 2 and 3 left no dump" in found.summary
     assert found.inputs.missing_ranks == [2, 3]
-    assert found.inputs.would_decide[:2] == ["rank 2's dump", "rank 3's dump"]
+    assert found.inputs.would_decide[0] == "the dumps of ranks 2 and 3"
 
 
 def test_last_ranks_that_the_others_wait_for(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_several_that_stand_outside_may_be_in_what_gloo_hides(tmp_path: Path) ->
     several = {0: gathered, 1: gathered, 2: GATHERED, 3: GATHERED}
     found = verdict(tmp_path, {rank: gloo(rows) for rank, rows in several.items()})
     assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
-    assert found.inputs.would_decide == ["rank 2's stack", "rank 3's stack"]
+    assert found.inputs.would_decide == ["the stacks of ranks 2 and 3"]
     assert "whether ranks 2 and 3 came cannot be told" in found.summary
     found = verdict(tmp_path, {2: gloo(gathered)})
     assert (found.status, found.culprits) == (Status.HUNG, [3])

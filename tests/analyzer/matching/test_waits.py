@@ -16,6 +16,7 @@ from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.analyzer.verdict import Cause, Inputs, Status
+from hanglab.analyzer.wording import name_needs
 
 GRID = {"0": range(4), "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
 
@@ -277,7 +278,7 @@ def test_a_missing_dump_that_alone_is_awaited_leaves_it_open() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     graph = build_wait_for_graph([columns(r, waits, members=world(3)) for r in (0, 2)])
     assert synchronization_findings(graph) == []
-    assert graph.would_decide == ["rank 1's dump"]
+    assert name_needs(graph.needs) == ["rank 1's dump"]
     question = open_finding(graph)
     assert question is not None and question.status is Status.INCONCLUSIVE
     assert question.culprits == []
@@ -346,7 +347,7 @@ def test_a_cut_file_accuses_nobody() -> None:
     truncated.damage = "ends in the middle of an entry"
     graph = build_wait_for_graph([*dumps, truncated])
     assert synchronization_findings(graph) == []
-    assert graph.would_decide
+    assert graph.needs
 
 
 def test_gaps_in_gloos_numbers_betray_operations_that_are_not_shown() -> None:

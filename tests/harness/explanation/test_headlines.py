@@ -21,11 +21,11 @@ OF_CORPUS = {
     ),
     "local/slow_every_tenth.fault": (
         "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
-        "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34%)."
+        "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34% of a step)."
     ),
     "torchrun/slow_every_tenth.fault": (
         "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
-        "slow_every_tenth.py:14 (evaluate); they wait 8 ms of every step for it (27%)."
+        "slow_every_tenth.py:14 (evaluate); they wait 8 ms of every step for it (27% of a step)."
     ),
     "nccl-emulated/more_than_fits.fault": (
         "Rank 1 ran out of GPU memory at more_than_fits.py:21 (more_than_fits); the job failed."
@@ -104,7 +104,7 @@ OF_CORPUS = {
     ),
     "local/slow_input.fault": (
         "Rank 1 gets its input later than ranks 0, 2 and 3 in section dataloader; they wait 65 "
-        "ms of every step for it (78%)."
+        "ms of every step for it (78% of a step)."
     ),
     "local/cpu_throttled.fault": (
         "Rank 2 is throttled to its processor quota; ranks 0, 1 and 3 wait for it 29% of the time."
@@ -133,8 +133,8 @@ OF_CORPUS = {
         "ranks 0, 1 and 3 have waited 1.5 s for it in all_reduce #15 of default_pg."
     ),
     "local/io_blocked.fault": (
-        "Rank 1 is blocked in the kernel; ranks 0, 2 and 3 have waited 1.5 s for it, "
-        "io_blocked.py:26."
+        "Rank 1 is blocked in the kernel; ranks 0, 2 and 3 have waited 1.5 s for it in all_reduce "
+        "#11 of default_pg, io_blocked.py:26."
     ),
     "local/rendezvous_missing_rank.fault": (
         "The job never formed: rank 3 did not join it; ranks 0-2 have waited 4.5 s for it."
@@ -169,31 +169,32 @@ OF_CORPUS = {
     ),
     "local/slow_backward.fault": (
         "Rank 2 computes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
-        "(backward); they wait 38 ms of every step for it (57%)."
+        "(backward); they wait 38 ms of every step for it (57% of a step)."
     ),
     "local/slow_host.fault": (
         "Rank 1 does no more work than rank 0 and gets less of its processor; rank 0 waits 44 ms "
-        "of every step for it (67%)."
+        "of every step for it (67% of a step)."
     ),
     "local/gc_pause.fault": (
         "Rank 1 collects garbage by its own clock; ranks 0, 2 and 3 wait 12 ms of every step for "
-        "it (44%)."
+        "it (44% of a step)."
     ),
     "local/imbalance_by_length.fault": (
         "Rank 1 gets larger batches than rank 0 and computes longer; rank 0 waits 40 ms of every "
-        "step for it (59%)."
+        "step for it (59% of a step)."
     ),
     "local/imbalance_in_turns.fault": (
         "Whichever rank has the largest batch is late: ranks wait for each other 46% of the time."
     ),
     "nccl-emulated/device_stopped.fault": (
-        "Rank 2 is not in any operation but at device_stopped.py:24 (device_stopped); ranks 0, 1 "
-        "and 3 have waited 1.9 s for it in all_reduce #10 of default_pg, device_stopped.py:22."
+        "The device of rank 2 has stopped in all_reduce #9 of default_pg, which others are done "
+        "with; ranks 0, 1 and 3 have waited 1.9 s for it in all_reduce #10 of default_pg, "
+        "device_stopped.py:22."
     ),
     "nccl-emulated/gpu_off_the_bus.fault": (
         "The GPU of rank 2 has a fault: the kernel says: NVRM: Xid (PCI:0000:12:00): 79, "
         "pid=11931, name=python, GPU has fallen off the bus; ranks 0, 1 and 3 have waited 1.9 s "
-        "for it, gpu_off_the_bus.py:22."
+        "for it in all_reduce #10 of default_pg, gpu_off_the_bus.py:22."
     ),
     "nccl-emulated/link_down.fault": (
         "Every rank is inside all_reduce #10 of default_pg with the same arguments, and nothing "

@@ -80,7 +80,11 @@ TEXTS = {
     ),
     "missing_rank": CauseText(
         says=(
-            "{Who} {is_} not in any operation but at {place}",
+            "The device of {who} has stopped in {stopped}, which others are done with",
+            "The device of {who} has not begun {unstarted}, and nothing older on it is open",
+            "The device of {who} has stopped in {concluded}: nothing else explains what is open",
+            "{Who} {is_} not in any operation{outside} but at {place}",
+            "{Who} never entered what {peers} {wait} in{at}",
             "{Who} did not come",
         ),
         what="A rank does not enter the operation that the others wait in, and the evidence shows "
@@ -96,6 +100,12 @@ TEXTS = {
             "partition": "there the rank did enter the operation",
         },
         mend=(
+            "Find what stopped the device of {who} in {stopped}: a kernel of the job's own that "
+            "does not end, or a fault of the device.",
+            "Find what keeps the device of {who} from {unstarted}: a kernel of the job's own that "
+            "does not end, or a fault of the device.",
+            "Find what stopped the device of {who} in {concluded}: a kernel of the job's own that "
+            "does not end, or a fault of the device.",
             "Look at what {place} waits for: bound it with a timeout, or move it to where no peer "
             "waits.",
         ),

@@ -1,0 +1,64 @@
+"""Two groups whose streams one rank entered in another order, while its host ran on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from graph_rows import Row, columns
+
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Finding
+
+#: Operation, group and line of the calls of a round, by a letter.
+CALLS = {
+    "a": ("_allgather_base", "1", 40),
+    "b": ("all_reduce", "2", 41),
+    "c": ("all_reduce", "0", 42),
+}
+
+
+def finding(odd: int, size: int, rounds: int, mine: str, peers: str, round_: str) -> Finding:
+    """All ranks did ``rounds`` of ``round_``; then ``odd`` issued ``mine``, and the rest ``peers``.
+
+    Of what they issued then nothing has finished.
+    """
+    dumps = []
+    for rank in range(size):
+        numbers = Counter[str]()
+        rows = []
+        order = round_ * rounds + (mine if rank == odd else peers)
+        for place, letter in enumerate(order):
+            op, group, line = CALLS[letter]
+            numbers[group] += 1
+            done = place < rounds * len(round_)
+            rows.append(Row(op, numbers[group], group, done, line=line))
+        members = dict.fromkeys(("0", "1", "2"), range(size))
+        dumps.append(columns(rank, rows, members=members))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    return found
+
+
+@pytest.mark.parametrize(("odd", "size"), [(1, 4), (0, 3), (5, 8)])
+@pytest.mark.parametrize(
+    ("mine", "peers", "round_"),
+    [
+        ("baab", "abab", "ab"),
+        ("baabab", "ababab", "ab"),
+        ("bacabc", "abcabc", "abc"),
+    ],
+)
+def test_calls_that_changed_places_are_no_call_too_many(
+    odd: int, size: int, mine: str, peers: str, round_: str
+) -> None:
+    """The first of them is the last call once more in rounds of two, and what follows is not."""
+    found = finding(odd, size, 7, mine, peers, round_)
+    assert (found.cause, found.culprits) == (Cause.GROUP_ORDER, [odd])
+    assert found.location is not None and found.location.line == CALLS[mine[0]][2]
+
+
+@pytest.mark.parametrize("mine", ["babab", "baba"])
+def test_a_call_too_many_goes_on_as_before(mine: str) -> None:
+    found = finding(1, 4, 7, mine, "abab", "ab")
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
