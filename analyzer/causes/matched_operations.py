@@ -13,6 +13,7 @@ import msgspec
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
+from hanglab.analyzer.causes.synchronization.out_of_turn import alternatives, as_call_out_of_turn
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
@@ -53,7 +54,7 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
         if facts.case:
             finding = _sharpen(facts, finding)
-        yield Proposal(finding=finding)
+        yield Proposal(finding=finding, alternatives=alternatives(cause, finding))
     if facts.case:
         yield from _decided_by_loops(facts)
 
@@ -149,7 +150,9 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
             finding = _past_the_loop(facts, finding, gone[0])
         elif not gone:
             finding = _ended_sooner(facts, finding)
-    if finding.cause is Cause.COLLECTIVE_MISMATCH:
+    if finding.cause is Cause.SIZE_MISMATCH:
+        finding = as_call_out_of_turn(facts, finding)
+    elif finding.cause is Cause.COLLECTIVE_MISMATCH:
         finding = _further_than_peers(facts, finding)
     elif finding.cause in _LEFT_OUT:
         finding = _behind_peers(facts, finding)

@@ -44,7 +44,7 @@ class IoBytes:
         """True if there was any since the last look; ``below`` are the processes below.
 
         ``polling``: the main thread asks the same again and again, and what it says is no
-        movement; data that it reads or writes meanwhile is.
+        movement; what it reads meanwhile, and data that it writes, are.
         """
         if polling != self._polling:
             self.forget()
@@ -55,8 +55,10 @@ class IoBytes:
             found = self._of(pid)
             if found is not None:
                 now[pid] = found
-        main = self._main
-        data = then_main is not None and main is not None and _grown(then_main, main) > _TALK_BYTES
+        main, data = self._main, False
+        if then_main is not None and main is not None:
+            # Who says that it waits reads nothing for it: a server of requests does.
+            data = main[0] > then_main[0] or main[1] > then_main[1] + _TALK_BYTES
         # A process that came or went is no movement by itself; bytes are.  Those of a store
         # are known a little too high or too low where it is busy: only growth counts.
         both = now.keys() & self._seen.keys()

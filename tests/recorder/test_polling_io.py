@@ -2,89 +2,95 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
+from conditions import wait_for
 
 from hanglab.recorder.agent.io_bytes import IoBytes
 
-#: Writes as many bytes as it is told, on its main thread or on another one, and says so.
+#: Writes or reads as many bytes as it is told by mapped memory, for which it calls nothing.
 PROGRAM = """
-import sys, threading
-out = open(sys.argv[1], "wb", buffering=0)
-asked, answers, done = threading.Event(), [0], threading.Event()
-def other():
-    while asked.wait():
-        asked.clear(); out.write(b"x" * answers[0]); done.set()
-threading.Thread(target=other, daemon=True).start()
-for line in sys.stdin:
-    who, number = line.split()
-    if who == "main":
-        out.write(b"x" * int(number))
-    else:
-        done.clear(); answers[0] = int(number); asked.set(); done.wait()
-    sys.stdout.write("."); sys.stdout.flush()
+import mmap, os, struct, sys, threading, time
+out = open(sys.argv[1], "w+b", buffering=0)
+out.write(b"x" * 100)
+told = mmap.mmap(os.open(sys.argv[2], os.O_RDWR), 16)
+def obey(mine):
+    while True:
+        who, number = struct.unpack("qq", told)
+        if who == mine[0]:
+            out.write(b"x" * number)
+        elif who in mine:
+            os.pread(out.fileno(), number, 0)
+        if who in mine:
+            told[:8] = bytes(8)
+        time.sleep(0.002)
+threading.Thread(target=obey, args=((3,),), daemon=True).start()
+obey((1, 2))
 """
+#: Who does it: what the main thread writes, and reads, and what another one writes.
+SAYS, READS, OTHER = 1, 2, 3
 
 
-class Writer:
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.pid = process.pid
-        assert process.stdin is not None and process.stdout is not None
-        self._in: IO[str] = process.stdin
-        self._out: IO[str] = process.stdout
+class Worker:
+    """The program, and the memory by which it is told."""
 
-    def write(self, who: str, number: int) -> None:
-        self._in.write(f"{who} {number}\n")
-        self._in.flush()
-        assert self._out.read(1) == "."
+    def __init__(self, pid: int, memory: mmap.mmap) -> None:
+        self.pid = pid
+        self._memory = memory
+
+    def do(self, who: int, number: int) -> None:
+        self._memory[:] = struct.pack("qq", who, number)
+        wait_for(lambda: self._memory[:8] == bytes(8), "the program to obey")
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> Iterator[Writer]:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "out")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        told = Writer(process)
-        told.write("main", 1)
-        told.write("other", 1)
-        yield told
-        process.kill()
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    control = tmp_path / "control"
+    control.write_bytes(bytes(16))
+    with control.open("r+b") as file, mmap.mmap(file.fileno(), 16) as memory:
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "out"), str(control)]
+        with subprocess.Popen(command) as process:
+            found = Worker(process.pid, memory)
+            for who in (SAYS, READS, OTHER):
+                found.do(who, 1)
+            yield found
+            process.kill()
 
 
 @pytest.mark.parametrize(
     ("polling", "who", "number", "moved"),
     [
-        (False, "main", 60, True),
-        (True, "main", 60, False),
-        (True, "main", 100_000, True),
-        (True, "other", 60, True),
+        (False, SAYS, 60, True),
+        (True, SAYS, 60, False),
+        (True, SAYS, 100_000, True),
+        (True, READS, 60, True),
+        (True, OTHER, 60, True),
     ],
 )
 def test_lines_of_a_main_thread_that_polls_are_no_movement(
-    writer: Writer, polling: bool, who: str, number: int, moved: bool
+    worker: Worker, polling: bool, who: int, number: int, moved: bool
 ) -> None:
-    traffic = IoBytes(writer.pid)
+    traffic = IoBytes(worker.pid)
     assert not traffic.moved([], polling)
     assert not traffic.moved([], polling)
     for _ in range(2):
-        writer.write(who, number)
+        worker.do(who, number)
         assert traffic.moved([], polling) is moved
 
 
 def test_the_first_look_after_it_began_or_ended_to_poll_compares_with_nothing(
-    writer: Writer,
+    worker: Worker,
 ) -> None:
-    traffic = IoBytes(writer.pid)
+    traffic = IoBytes(worker.pid)
     assert not traffic.moved([], False)
     for polling in (True, False):
-        writer.write("other", 60)
+        worker.do(OTHER, 60)
         assert not traffic.moved([], polling)
-        writer.write("other", 60)
+        worker.do(OTHER, 60)
         assert traffic.moved([], polling)

@@ -8,6 +8,7 @@ from typing import Any
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
 from hanglab.analyzer.wording import UNTOLD
@@ -181,6 +182,8 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
     mine = found.calls.get(subject.culprits[0])
     theirs = next((found.calls[rank] for rank in peers if rank in found.calls), None)
     same = mine is not None and theirs is not None and mine.op == theirs.op
+    if same and mine is not None and theirs is not None and _by_size_alone(mine, theirs):
+        words["by_size"] = shown(mine.op)
     for key, call in (("mine", mine), ("theirs", theirs)):
         if call is None:
             continue
@@ -198,6 +201,13 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
             words[f"{key}_dtypes"] = shown(", ".join(dict.fromkeys(given.input_dtypes)), 80)
         if given.root is not None:
             words[f"{key}_root"] = f"root {given.root}"
+
+
+def _by_size_alone(mine: Call, theirs: Call) -> bool:
+    """True of the same operation from one line of the user's, on tensors of other sizes."""
+    lines = [CODE.user_frames(call.stack)[:1] for call in (mine, theirs)]
+    sizes = [call.arguments.input_sizes for call in (mine, theirs)]
+    return bool(lines[0]) and lines[0] == lines[1] and all(sizes) and sizes[0] != sizes[1]
 
 
 def _told(subject: Subject, place: Location | None) -> str:

@@ -43,6 +43,10 @@ OF_CORPUS = {
         "Rank 1 called all_gather at collective_mismatch.py:14 (global_norm) where ranks 0, 2 "
         "and 3 called all_reduce #30 of default_pg; they have waited 1.5 s for it."
     ),
+    "scripts/swapped_reductions": (
+        "Rank 1 called all_reduce at file2.py:18 (function1) with [40, 48] where ranks 0 and 2 "
+        "passed [56, 48], which is another call; they failed too."
+    ),
     "local/skipped_collective.fault": (
         "Rank 1 left out all_reduce #11 of default_pg and went on to broadcast at "
         "skipped_collective.py:21 (skipped_collective); ranks 0, 2 and 3 have waited 1.5 s for "

@@ -12,6 +12,8 @@ TEXTS = {
     "collective_mismatch": CauseText(
         says=(
             "{Who} called {differing}{at} where {peers} called {theirs}",
+            "{Who} called {by_size}{at} with {mine_sizes} where {peers} passed {theirs_sizes}, "
+            "which is another call",
             "{Who} called {same}{at}, {peers} from elsewhere in the program",
             "{Who}{by_line} issue{s} other operations than {peers}",
         ),

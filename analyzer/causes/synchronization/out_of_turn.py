@@ -1,0 +1,47 @@
+"""Sizes that differ because a rank is at another call of its round than its peers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hanglab.analyzer.facts.call_wording import name_call, observation, shapes
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.rounds_of_calls import call_out_of_turn
+from hanglab.analyzer.strengths import CONCLUDED, LIKELY_ALTERNATIVE, REMOTE_ALTERNATIVE
+from hanglab.analyzer.verdict import Cause, Finding
+
+
+def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
+    """A ``size_mismatch`` as ``collective_mismatch``, where peers pass that size to another call.
+
+    Nothing is to be padded then: what the rank called before, or in what order, is wrong.
+    """
+    for divergence in facts.graph.divergences:
+        if list(divergence.deviating) != finding.culprits:
+            continue
+        turn = call_out_of_turn(facts, divergence)
+        if turn is None:
+            continue
+        (rank,) = finding.culprits
+        mine = divergence.calls[rank]
+        cause = Cause.COLLECTIVE_MISMATCH
+        return msgspec.structs.replace(
+            finding,
+            cause=cause,
+            advice=cause.advice,
+            confidence=min(finding.confidence, CONCLUDED),
+            summary=f"Rank {rank} is at another call of its round than its peers: it called "
+            f"{name_call(mine)} ({shapes(mine)}) as they called number {turn.seq}.",
+            evidence=[*finding.evidence, observation(turn, "a peer called in its last round")],
+        )
+    return finding
+
+
+def alternatives(before: Cause, now: Finding) -> list[tuple[Cause, list[int], float]]:
+    """Causes that a finding may have besides, where it was a size that differs ``before``."""
+    if before is not Cause.SIZE_MISMATCH or now.cause is before:
+        return []
+    return [
+        (Cause.SKIPPED_COLLECTIVE, now.culprits, LIKELY_ALTERNATIVE),
+        (Cause.SIZE_MISMATCH, now.culprits, REMOTE_ALTERNATIVE),
+    ]
