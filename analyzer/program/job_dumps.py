@@ -345,7 +345,11 @@ def _written(text: str) -> bytes:
 
 
 def write_dump(folder: Path, rank: int, data: bytes, written_ns: int) -> None:
-    """The rank's file, as old as its watchdog would have left it."""
+    """The rank's file, as old as its watchdog would have left it; whole or not at all."""
     file = folder / f"nccl_trace_rank_{rank}"
-    file.write_bytes(data)
-    os.utime(file, ns=(written_ns, written_ns))
+    try:
+        file.write_bytes(data)
+        os.utime(file, ns=(written_ns, written_ns))
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise

@@ -92,16 +92,20 @@ def simulate(
     console = make_console(errors=True)
     with console.status("simulating"):
         job = SimulatedJob(options)
-    written, is_new = 0, not out.exists()
+    files = ranks - len(job.missing)
+    written, dumps, is_new = 0, 0, not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files = ranks - len(job.missing)
         for rank, data in progress_of(console, "dumps", job.dumps(), files):
             if not written:
                 _check_room(out, len(data), files, len(job.missing))
                 write_json(truth, job.truth)
             write_dump(out, rank, data, job.written_ns(rank))
             written += len(data)
+            dumps += 1
+    except KeyboardInterrupt:
+        typer.echo(f"hanglab: interrupted; {out} holds {dumps} of {files} dumps", err=True)
+        return 130
     except OSError as failure:
         if is_new and not written and out.is_dir():
             with contextlib.suppress(OSError):
@@ -110,7 +114,7 @@ def simulate(
             raise
         raise ArtifactsError(f"{out} cannot be written: {failure.strerror or failure}") from failure
     told = job.truth
-    print(f"{out}: {ranks - len(job.missing)} dumps, {written / 1e6:.1f} MB")
+    print(f"{out}: {dumps} dumps, {written / 1e6:.1f} MB")
     if told.culprits:
         who = ", ".join(map(str, told.culprits))
         print(

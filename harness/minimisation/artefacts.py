@@ -13,6 +13,7 @@ from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.minimisation.backend_lines import (
     SYNCHRONIZE,
+    WAIT_FOR_DEVICE,
     commands,
     connections,
     initialisation,
@@ -152,7 +153,8 @@ def _kinds(reproduction: Reproduction) -> set[EndingKind]:
 
 
 def _imports(reproduction: Reproduction, *, script: bool = False) -> Iterator[str]:
-    modules = set(imports_of(_kinds(reproduction))) | ({"time"} if _stands(reproduction) else set())
+    waits = _stands(reproduction) or on_device(reproduction.backend)
+    modules = set(imports_of(_kinds(reproduction))) | ({"time"} if waits else set())
     if _in_threads(reproduction):
         modules.add("threading")
     if script and on_device(reproduction.backend):
@@ -269,7 +271,7 @@ def _after(functions: CallFunctions, reproduction: Reproduction, faulty: str = "
         yield "for work in pending:"
         yield "    work.wait()"
     if on_device(reproduction.backend):
-        yield f"{SYNCHRONIZE}()"
+        yield from WAIT_FOR_DEVICE
     behind = [
         rank for rank, end in enumerate(reproduction.endings) if end is RankEnding.BEHIND_LOOP
     ]

@@ -13,6 +13,13 @@ _GLOO_WAITS = (
 _NCCL_WAITS = "It hangs until NCCL's timeout of 10 minutes"
 #: Waits for the device, so that what follows comes after all that the rank has launched.
 SYNCHRONIZE = "torch.cuda.synchronize"
+#: Waits for it at the end: by asking, as a host that a device holds up would be to blame by itself.
+WAIT_FOR_DEVICE = (
+    "done = torch.cuda.Event()",
+    "done.record()",
+    "while not done.query():",
+    "    time.sleep(0.01)",
+)
 
 
 def on_device(backend: str) -> bool:
@@ -68,6 +75,7 @@ def told_hang(backend: str) -> str:
 
 __all__ = [
     "SYNCHRONIZE",
+    "WAIT_FOR_DEVICE",
     "commands",
     "connections",
     "initialisation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.harness.cli import main
@@ -24,9 +26,9 @@ from hanglab.harness.evaluation.suite.declaration import (
 from hanglab.harness.evaluation.suite.measures import measure_suite, score_suite
 from hanglab.harness.evaluation.suite.running import ScriptRun
 
-#: Says of each rank that failed that it had no memory left.
 pytestmark = pytest.mark.usefixtures("kept_launcher")
 
+#: Says of each rank that failed that it had no memory left.
 OWN = """
 from hanglab.analyzer.proposal import propose
 from hanglab.analyzer.verdict import Cause
@@ -287,3 +289,32 @@ def test_an_exported_control_runs_under_torchrun_alone(exported: Path, tmp_path:
         program = exported / f"{name}_control.py"
         done = subprocess.run([*command, str(program)], cwd=tmp_path, timeout=100, check=False)
         assert done.returncode == 0, name
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_ctrl_c_keeps_the_scripts_that_were_judged(tmp_path: Path) -> None:
+    sound = {"file": "a.py", "ranks": 2, "label": "ok", "observable": "fine"}
+    folder = write_suite(tmp_path / "suite", sound, {**FAULTY, "file": "b.py", "ranks": 2})
+    group = "import time\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+    (folder / "a.py").write_text(f"{group}dist.barrier()\ndist.destroy_process_group()\n")
+    (folder / "b.py").write_text(f"{group}print('stands', flush=True)\ntime.sleep(300)\n")
+    command = [sys.executable, "-m", "hanglab.harness.cli", "eval", "--suite", "suite"]
+    command += ["--jobs", "1", "--hang-after", "90", "--json", "out.json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        logs = "runs/*/b/fault/0/log/*"
+        wait_for(
+            lambda: any("stands" in log.read_text() for log in tmp_path.glob(logs)), "the second"
+        )
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130 and "Traceback" not in told
+    assert "interrupted; what had been run is shown" in told
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["interrupted"]
+    assert [bool(one["runs"]) for one in found["scripts"]] == [True, False]

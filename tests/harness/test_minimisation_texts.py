@@ -121,7 +121,8 @@ def test_a_script_for_a_device_waits_for_it_before_a_rank_ends() -> None:
         "    [(all_reduce_1,), (torch.cuda.synchronize,), (stand_still,)],  # rank 1 of the job"
         in lines
     )
-    assert lines.index("torch.cuda.synchronize()") < lines.index("dist.destroy_process_group()")
+    assert lines.index("while not done.query():") < lines.index("dist.destroy_process_group()")
+    assert "import time" in lines
     assert "hanglab run repro.py --world-size 2 --backend nccl-emulated" in text
     assert "NCCL's timeout of 10 minutes" in text and "gloo" not in text
     alone = script_text(replace(told, backend="nccl"), "repro.py")

@@ -126,6 +126,20 @@ def test_on_the_emulated_device_it_hangs_where_gloo_ends_with_an_error(
     assert "size_mismatch" in capsys.readouterr().out
 
 
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_host_that_waits_for_its_device_at_the_end_is_not_to_blame(
+    tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = JobOptions(8, "3d", "unmatched", operations=200, seed=5, missing=1, ring=80)
+    job = dumps(tmp_path / "dumps", options)
+    assert main(["minimise", str(job), "--backend", "nccl-emulated"]) == 0
+    assert "p2p_unmatched by rank 4" in capsys.readouterr().out
+    ranks, operations = left(here / "repro.py")
+    assert ranks <= 4 and operations <= 10
+
+
 def test_a_backend_that_is_not_here_is_told_with_one_that_is(
     tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -391,6 +391,21 @@ def test_a_job_of_nccl_replays_on_an_emulated_device(
     assert told.count("same") == 4 and "stands for the device of nccl" in told
 
 
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("layout", "fault"), [("hsdp", "size"), ("fsdp", "device_stop"), ("3d", "unmatched")]
+)
+def test_nccl_dumps_with_gaps_replay_on_an_emulated_device(
+    tmp_path: Path, layout: str, fault: str
+) -> None:
+    """Hosts that have run ahead wait for their devices, and keep nobody from anything by that."""
+    options = JobOptions(8, layout, fault, operations=200, seed=5, missing=1, ring=80)
+    job = dumps(tmp_path / "dumps", options)
+    assert replay(job, tmp_path / "out", "--backend", "nccl-emulated") == 0
+
+
 #: Of each category of what calls tell, one; the last stands behind a loop that hosts are in.
 ON_THE_DEVICE = ("crossed_on_device", "split_mismatch", "p2p_deadlock", "uneven_inputs")
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.cli import main
 from hanglab.recorder.system.mount_table import space_of
@@ -63,6 +67,25 @@ def test_wrong_usage_is_told(
     assert main([*JOB, str(tmp_path / "new"), *arguments]) == 64
     assert told in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_says_how_many_dumps_are_there(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hanglab.harness.cli", "simulate", "--fault", "skip"]
+    process = subprocess.Popen(
+        [*command, "--ranks", "4096", "--out", str(tmp_path / "new")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(lambda: [*tmp_path.glob("new/*_9")], "the tenth dump")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    there = len([*(tmp_path / "new").iterdir()])
+    assert told.strip().endswith(f"interrupted; {tmp_path / 'new'} holds {there} of 4096 dumps")
 
 
 def test_a_disk_without_room_for_all_is_told_before_anything_is_written(

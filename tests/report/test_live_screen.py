@@ -11,8 +11,10 @@ from rich.console import Console
 
 from hanglab.harness.report.live.lines import ChangeLines
 from hanglab.harness.report.live.ranks_at_work import RankAtWork
+from hanglab.harness.report.live.running_buffers import ELSEWHERE
 from hanglab.harness.report.live.screen import JobPace, situation_screen
 from hanglab.harness.report.live.situation import RUNS, rows
+from hanglab.harness.report.live.standing import EVERYBODY_IS_IN_IT as EVERYBODY
 from hanglab.harness.report.live.standing import Standing
 
 NOW_NS = 1_763_000_000 * 10**9
@@ -91,3 +93,24 @@ def test_each_change_is_a_line_once() -> None:
     gone = [*moving[:3], at_work(3, ended="ended by signal 9")]
     (last,) = lines.new(gone, rows(gone, {}), pace, 2.5)
     assert last.endswith("rank 3 ended by signal 9")
+
+
+def test_what_cannot_be_known_is_said_in_place_of_the_ranks() -> None:
+    ranks = [at_work(rank, rested_s=5.0) for rank in range(4)]
+    standings = {
+        rank: Standing("its device is in all_reduce #6 of default_pg", NOW_NS, (), EVERYBODY)
+        for rank in (0, 1)
+    }
+    away = f"not told: {ELSEWHERE}"
+    standings |= {rank: Standing("in section forward", NOW_NS, (), away) for rank in (2, 3)}
+    text = printed(ranks, standings)
+    assert re.search(r"^0 and 1 +40 .* nobody: all are in it", text, re.M), text
+    assert "not told: it runs on" in text
+    lines, pace = ChangeLines(), JobPace()
+    told = lines.new(ranks, rows(ranks, standings), pace, 1.0)
+    assert any(
+        "the devices of ranks 0 and 1 are in all_reduce #6 of default_pg (nobody: all are in it)"
+        in line
+        for line in told
+    )
+    assert any(f"ranks 2 and 3 are in section forward ({away})" in line for line in told)

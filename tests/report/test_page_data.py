@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from pages import data_of, entry_of_each_cause, unpacked
 
+from hanglab.analyzer.engine import examine
+from hanglab.harness.report.explanation.explaining import explain_examined
 from hanglab.harness.report.explanation.parts import Explanation
 from hanglab.harness.report.page.records import PageData, StackNode
 from hanglab.harness.report.rank_ranges import named, ranges
@@ -100,6 +102,22 @@ def test_a_ring_is_a_knot(tmp_path: Path) -> None:
     inside = {(e.waiter, e.awaited) for e in waits.edges if {e.waiter, e.awaited} <= {*knot}}
     assert {waiter for waiter, _ in inside} == {awaited for _, awaited in inside} == {*knot}
     assert len({(waits.nodes[n].x, waits.nodes[n].y) for n in knot}) == len(knot)
+
+
+def test_ranks_with_other_peers_are_not_told_of_as_one(tmp_path: Path) -> None:
+    data = data_of(unpacked("local/p2p_deadlock.fault", tmp_path))
+    (pair,) = [one for one in data.classes if one.ranks == [0, 1]]
+    assert pair.doing.startswith("in send of default_pg, ")
+    texts = {node.ranks: node.text for node in data.waits.nodes}
+    assert texts["0"].startswith("in send to rank 1 of default_pg")
+    assert texts["1"].startswith("in send to rank 0 of default_pg")
+
+
+def test_a_page_does_not_ask_for_itself(tmp_path: Path) -> None:
+    job = unpacked("local/busy_loop.fault", tmp_path)
+    told = explain_examined(examine(job), job)
+    assert [one.line for one in told.do_now] == [f"hanglab report {job}"]
+    assert data_of(job).explanation.do_now == ()
 
 
 def test_a_slow_job_has_scores_over_time_and_charts_of_its_host(tmp_path: Path) -> None:

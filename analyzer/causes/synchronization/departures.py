@@ -7,7 +7,7 @@ from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
-from hanglab.analyzer.matching.calls import Difference
+from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.signatures import argument_difference
 from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
@@ -23,14 +23,14 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     difference = _argument_difference(departure)
     cause = _cause(departure) if difference is None else CAUSES[difference]
     culprits = sorted([rank, *departure.tied])
-    first = theirs or mine
+    named = _operation(graph, departure)
     return Finding(
         status=Status.HUNG,
         category=cause.category,
         cause=cause,
         culprits=culprits,
         victims=all_victims(graph, culprits),
-        collective=collective_ref(first) if first is not None else None,
+        collective=collective_ref(named) if named is not None else None,
         location=location(current_call(graph, rank) or mine or graph.last_calls.get(rank)),
         confidence=_confidence(departure),
         summary=_summary(departure),
@@ -40,6 +40,20 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
         ],
         advice=cause.advice,
     )
+
+
+def _operation(graph: WaitForGraph, departure: OrderDeparture) -> Call | None:
+    """The call of a peer that shows it, or the like one that waits for the rank in its own group.
+
+    A peer whose order is compared may make its calls in groups of its own.
+    """
+    first, rank = departure.instead or departure.call, departure.rank
+    if first is None or rank in first.group.members:
+        return first
+    waiting = (wait.call for wait in graph.waits if rank in wait.on)
+    message = first.seq is None
+    alike = (one for one in waiting if rank in one.group.members and (one.seq is None) is message)
+    return next(alike, first)
 
 
 def _argument_difference(departure: OrderDeparture) -> Difference | None:

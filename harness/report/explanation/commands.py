@@ -14,6 +14,7 @@ from hanglab.harness.report.explanation.subject import Subject
 
 #: Commands, and culprits for which they are written out.
 MOST_COMMANDS = 5
+MAKES_A_PAGE = "hanglab report"
 MOST_RANKS = 2
 
 
@@ -50,7 +51,7 @@ def commands(subject: Subject) -> tuple[ShellLine, ...]:
                     command.line + host, ShellLine(command.line, command.purpose, host)
                 )
     if not found and subject.folder is not None and cause is not None:
-        line = f"hanglab report {_path(subject.folder)}"
+        line = f"{MAKES_A_PAGE} {_path(subject.folder)}"
         return (ShellLine(line, "stacks, calls and hosts of all ranks, on one page"),)
     return tuple(list(found.values())[:MOST_COMMANDS])
 

@@ -109,7 +109,7 @@ def _by_facts(subject: Subject, facts: CaseFacts) -> Iterable[Exclusion]:
             has = "has" if len(away) == 1 else "have"
             yield Exclusion(
                 ("partition", "fabric_stalled"),
-                f"{name_ranks(away)} {has} not entered what the others wait in",
+                f"{name_ranks(away)} {has} not entered the operation of those who wait",
             )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Unusable
+from hanglab.harness.report.explanation.commands import MAKES_A_PAGE
 from hanglab.harness.report.explanation.explaining import explain_examined
+from hanglab.harness.report.explanation.parts import Explanation
 from hanglab.harness.report.page.examined_job import ExaminedJob
 from hanglab.harness.report.page.host_charts import host_charts
 from hanglab.harness.report.page.rank_classes import rank_classes
@@ -30,18 +33,24 @@ def page_data(job: ExaminedJob) -> PageData:
         title=job.name,
         version=version("hanglab"),
         verdict=verdict,
-        explanation=explain_examined(job.examined, job.folder),
+        explanation=_beside_the_page(explain_examined(job.examined, job.folder)),
         job=_job(facts),
         classes=classes,
         timeline=timeline_data(facts, verdict, classes, job.faults),
         stacks=stack_trees(facts, classes),
-        waits=wait_data(facts, verdict, classes),
+        waits=wait_data(facts, verdict),
         side_by_side=side_by_side(facts, verdict, classes),
         scores=score_table(job.case) if facts.case else None,
         hosts=host_charts(facts, verdict.culprits),
         missing=_missing(facts, job.case),
         would_decide=list(verdict.inputs.would_decide),
     )
+
+
+def _beside_the_page(told: Explanation) -> Explanation:
+    """The explanation without the command that makes this page."""
+    commands = tuple(one for one in told.do_now if not one.line.startswith(MAKES_A_PAGE))
+    return replace(told, do_now=commands)
 
 
 def _job(facts: CaseFacts) -> list[Fact]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import main_thread
@@ -43,7 +44,7 @@ def rank_classes(facts: CaseFacts, verdict: Verdict) -> list[RankClass]:
                 shown=ranges(ranks),
                 representative=ranks[0],
                 role=role_of(ranks[0], verdict),
-                doing=_doing(facts, first) if first is not None else "left nothing to look at",
+                doing=doing_of(facts, ranks),
                 pid=first.pid if first is not None else None,
                 host=first.host if first is not None else "",
                 state=_state(first) if first is not None else "",
@@ -81,19 +82,38 @@ def _state(view: RankView) -> str:
     )
 
 
-def _doing(facts: CaseFacts, view: RankView) -> str:
-    """In a few words what a rank does: its open operation, else its place in the code."""
+def doing_of(facts: CaseFacts, ranks: Sequence[int]) -> str:
+    """In a few words what ranks that stand alike do: their open operation, else their place."""
+    view = facts.ranks.get(ranks[0])
+    if view is None:
+        return "left nothing to look at"
     calls = facts.graph.unfinished.get(view.rank, ())
     frame = view.user_frames[0] if view.user_frames else None
     if frame is None and calls and calls[0].stack:
         frame = view.code.innermost_user(calls[0].stack)  # type: ignore[assignment]
     place = f"{_base(frame.file)}:{frame.line} ({frame.function})" if frame is not None else ""
     if calls:
-        return f"in {call_name(calls[0])}{f', {place}' if place else ''}"
+        return f"in {_name_of_all(facts, calls[0], ranks)}{f', {place}' if place else ''}"
     if place:
         return f"at {place}"
     last = facts.graph.last_calls.get(view.rank)
-    return f"after {call_name(last)}" if last is not None else "nothing is known"
+    if last is None:
+        return "nothing is known"
+    return f"after {_name_of_all(facts, last, ranks)}"
+
+
+def _name_of_all(facts: CaseFacts, call: Call, ranks: Sequence[int]) -> str:
+    """The call's name, without its peer where ranks have other ones."""
+    if call.peer is None or len(ranks) == 1:
+        return call_name(call)
+    graph = facts.graph
+    theirs = [
+        unfinished[0] if (unfinished := graph.unfinished.get(rank)) else graph.last_calls.get(rank)
+        for rank in ranks
+    ]
+    if {one.peer for one in theirs if one is not None} == {call.peer}:
+        return call_name(call)
+    return call_name(replace(call, peer=None))
 
 
 def _base(file: str) -> str:

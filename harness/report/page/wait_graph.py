@@ -8,7 +8,8 @@ from collections.abc import Hashable, Mapping
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Status, Verdict
-from hanglab.harness.report.page.records import RankClass, WaitData, WaitEdge, WaitNode
+from hanglab.harness.report.page.rank_classes import doing_of
+from hanglab.harness.report.page.records import WaitData, WaitEdge, WaitNode
 from hanglab.harness.report.rank_ranges import named, ranges
 from hanglab.harness.report.rank_waits import rank_waits
 
@@ -18,7 +19,7 @@ MOST_NODES = 40
 _Waits = dict[int, dict[int, tuple[str, bool]]]
 
 
-def wait_data(facts: CaseFacts, verdict: Verdict, classes: list[RankClass]) -> WaitData:
+def wait_data(facts: CaseFacts, verdict: Verdict) -> WaitData:
     """The graph of waits, folded and laid out; without nodes where nobody is seen to wait."""
     waits = _waits(facts, verdict)
     involved = {*waits, *(awaited for on in waits.values() for awaited in on)}
@@ -30,7 +31,6 @@ def wait_data(facts: CaseFacts, verdict: Verdict, classes: list[RankClass]) -> W
     members: dict[int, list[int]] = defaultdict(list)
     for rank, node in place.items():
         members[node].append(rank)
-    doing = {rank: one.doing for one in classes for rank in one.ranks}
     data = WaitData()
     for node in sorted(members):
         ranks = members[node]
@@ -41,7 +41,7 @@ def wait_data(facts: CaseFacts, verdict: Verdict, classes: list[RankClass]) -> W
                 ranks=ranges(ranks),
                 count=len(ranks),
                 kind=kind,  # type: ignore[arg-type]
-                text=doing.get(first, "left nothing to look at"),
+                text=doing_of(facts, ranks),
             )
         )
     seen: dict[tuple[int, int], WaitEdge] = {}

@@ -127,3 +127,13 @@ def test_a_fault_without_a_place_is_told_with_layouts_that_have_one() -> None:
     with pytest.raises(HanglabError, match="unmatched") as told:
         SimulatedJob(JobOptions(8, "fsdp", "unmatched"))
     assert "3d" in told.value.advice
+
+
+def test_the_operation_that_a_verdict_names_is_one_of_the_culprits(tmp_path: Path) -> None:
+    """A peer with another pipeline shows what was left out; its message is not the one."""
+    job = SimulatedJob(JobOptions(8, "3d", "unmatched", operations=200, seed=5, missing=1, ring=80))
+    for rank, data in job.dumps():
+        write_dump(tmp_path, rank, data, job.written_ns(rank))
+    verdict = analyze(tmp_path)
+    assert verdict.culprits == job.truth.culprits and verdict.collective is not None
+    assert set(verdict.culprits) < set(verdict.collective.ranks)

@@ -108,9 +108,14 @@ class TimelineChart {
     const rows = this.data.rows;
     const captures = this.data.moments.filter((one) => one.kind === "capture");
     const begin = new Date(this.data.begin_wall_ns / 1e6).toISOString().replace("T", " ").slice(0, 19);
+    // Where two names fill the width, the legend has lines of its own above the rows.
+    const narrow = this.chart.clientWidth < 600;
+    const named = this.legend().length + new Set(this.data.moments.map((one) => one.kind)).size;
+    const above = narrow ? 24 + 19 * Math.ceil(named / 2) : 40;
     return layout({
-      height: 110 + PITCH * (rows.length + 1), hovermode: "closest", dragmode: "pan", uirevision: "kept",
-      margin: { l: 60, r: 15, t: 40, b: 45 }, legend: { orientation: "h", y: 1, yanchor: "bottom" },
+      height: 70 + above + PITCH * (rows.length + 1), hovermode: "closest", dragmode: "pan", uirevision: "kept",
+      margin: { l: narrow ? 40 : 60, r: 15, t: above, b: 45 },
+      legend: { orientation: "h", y: 1, yanchor: "bottom", ...(narrow && { font: { size: 11 }, entrywidth: 100, x: 0, itemwidth: 30 }) },
       xaxis: { title: { text: `seconds since ${begin} UTC` }, range: this.range.map((at) => at / 1e6) },
       yaxis: {
         range: [rows.length - 0.4, -0.9], fixedrange: true, tickvals: rows.map((_, at) => at), zeroline: false, gridcolor: colour("faded"),
