@@ -46,6 +46,8 @@ class CallHistory:
     waits: bool
     #: It ended by an exception or a signal: where it would have gone is not known.
     died: bool
+    #: Calls that make a group, the one that it waits in included; None where not all are known.
+    groups_made: int | None = None
 
 
 def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory | None:
@@ -61,11 +63,14 @@ def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory |
     # Calls by the thousand have stacks by the dozen.
     stacks = [_place_of(frames, program) for frames in [*entries.stacks, ()]]
     sites = [_call(entries, i, stacks) for i in range(len(entries))]
-    whole = view.progress.operations_total <= len(calls) and _from_the_first(entries)
+    all_known = view.progress.operations_total <= len(calls)
+    whole = all_known and _from_the_first(entries)
     ended = view.ended is not None or view.position.place is StackPlace.TEARDOWN
     now = None if ended else _chain(program.of(view.program_frames))
     waits = view.position.place is StackPlace.GROUP_CREATION
-    return CallHistory(rank, sites, whole, now, waits, view.failed or bool(view.exceptions))
+    made = sum(call.method == "new_group" for call in calls) if all_known else None
+    died = view.failed or bool(view.exceptions)
+    return CallHistory(rank, sites, whole, now, waits, died, made)
 
 
 def current_chain(view: RankView, sources: Sources) -> Chain:

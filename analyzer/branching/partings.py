@@ -46,7 +46,7 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> Ca
     )
     if index < len(others):
         next_one = others[index]
-    elif index < len(own) and theirs.waits and theirs.now:
+    elif index < len(own) and theirs.now and _lacks_its_group(mine, theirs):
         next_one = ProgramCall(theirs.now, True, None, True)
     elif index < len(own) and theirs.now is None and not theirs.died:
         next_one = _THE_END
@@ -68,6 +68,15 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> Ca
     if (by_own_calls or not stands) and not _went_on(own[:index], last, next_one):
         return None
     return CallParting(index + shift[0], last, chain, called, next_one)
+
+
+def _lacks_its_group(mine: CallHistory, theirs: CallHistory) -> bool:
+    """True if the peer waits in a call that makes a group, and the rank has made one less.
+
+    Who made as many has left out none, whatever the groups are.
+    """
+    made = mine.groups_made, theirs.groups_made
+    return theirs.waits and made[0] is not None and made[1] is not None and made[0] < made[1]
 
 
 def same_site(one: ProgramCall, other: ProgramCall) -> bool:
