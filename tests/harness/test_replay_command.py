@@ -257,6 +257,7 @@ def test_ranks_wait_for_the_lock_of_a_file_again(
 
 
 @needs_torch
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_ranks_wait_again_for_the_key_that_a_peer_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

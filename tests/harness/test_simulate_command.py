@@ -69,6 +69,7 @@ def test_wrong_usage_is_told(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_many_dumps_are_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hanglab.harness.cli", "simulate", "--fault", "skip"]
     process = subprocess.Popen(
