@@ -125,7 +125,11 @@ class OwnOrders:
             return None
         broken = [rank for rank in ranks if self._orders[rank].broken is not None]
         in_order = [rank for rank in ranks if rank not in broken]
-        if len(broken) == 1 and len(in_order) >= MOST_IN_ORDER:
+        if (
+            len(broken) == 1
+            and len(in_order) >= MOST_IN_ORDER
+            and _lacks(broken[0], in_order, waits)
+        ):
             own = self._orders[broken[0]]
             edit = Edit.ADDED if own.edit is Edit.ADDED else None
             if edit is None and not own.is_new:
@@ -167,6 +171,15 @@ class OwnOrders:
             messages=mine.message and theirs.message,
             own=True,
         )
+
+
+def _lacks(rank: int, others: Sequence[int], waits: OpenOperations) -> bool:
+    """True if one of the others may wait for a rank: else its rounds may just have ended."""
+    return any(
+        rank in waiting.absent or rank in waiting.unknown or rank in waiting.behind
+        for other in others
+        for waiting in waits.first(other)
+    )
 
 
 def _unlined(one: IssuedCall) -> tuple[int, int]:

@@ -10,9 +10,20 @@ from tests.trials.judging import Judgement, describe, try_seed
 GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
-FALSE: dict[str, tuple[int, ...]] = {}
+FALSE: dict[str, tuple[int, ...]] = {
+    "a rank that is through with its program is told as missing, beside a ring that stands without "
+    "it": (778143,),
+    "of two faults at once one rank is named beside another of its group, which did as it should": (
+        777161,
+    ),
+    "a ring of messages that one to a wrong peer closed names all who are in it": (25000788,),
+    "two faults, of which the first holds up who is told for the second": (25000539,),
+}
 #: Seeds of families that were false once.
 MENDED = {
+    "a rank whose rounds had ended, and for which nobody waited, was told to have broken them": (
+        777524,
+    ),
     "dumps older than others were told as healthy": (25001179,),
     "orders of the ranks' own were told as a call left out, where another one was made": (
         25000599,
