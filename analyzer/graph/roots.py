@@ -73,8 +73,10 @@ def find_roots(merged: MergedSummaries, waits: OpenOperations) -> WaitRoots:
     }
     roots.ends = [end for end in roots.ends if end.kind != "unknown" or end.rank in held]
     roots.open = sorted(held)
+    needless = _without_need(merged, waits, roots.ends)
+    roots.ends = [end for end in roots.ends if end.rank not in needless]
     ends = {end.rank for end in roots.ends} | waits.stopped
-    roots.cycles = _wait_cycles(merged, waits, ends)
+    roots.cycles = _wait_cycles(merged, waits, ends, needless)
     return roots
 
 
@@ -147,8 +149,46 @@ def reaching(waits: OpenOperations, goals: Iterable[int]) -> set[int]:
     return found
 
 
-def _wait_cycles(merged: MergedSummaries, waits: OpenOperations, ends: set[int]) -> list[WaitCycle]:
-    """Closed rings: nobody in them can be freed from outside of them."""
+def _without_need(
+    merged: MergedSummaries, waits: OpenOperations, ends: Iterable[WaitEnd]
+) -> set[int]:
+    """Ranks that nobody waits for but who is in a ring that stands without them.
+
+    Whoever waits for several waits for each of them: a ring of such waits is not freed by one who
+    comes to an operation of it from outside.
+    """
+    outside = {end.rank for end in ends if end.kind == "outside" and not end.elsewhere}
+    if not outside:
+        return set()
+    edges: dict[int, set[int]] = {}
+    for rank in waits.by_rank:
+        first = waits.first(rank)
+        doubtful = rank in waits.stopped | waits.unsettled | waits.unordered
+        if doubtful or merged.ranks[rank].history_truncated or any(map(_is_doubtful, first)):
+            continue
+        edges[rank] = {other for waiting in first for other in waiting.absent}
+    edges = {rank: others & edges.keys() for rank, others in edges.items()}
+    rings = set().union(*(c for c in _bottom_components(edges) if len(c) > 1))
+    return {
+        end.rank
+        for end in ends
+        if end.rank in outside
+        and all(rings.issuperset(waiting.held_up_by(end.rank)) for waiting in end.awaited)
+    }
+
+
+def _is_doubtful(waiting: OpenOperation) -> bool:
+    explained = waiting.explained or waiting.stalled or waiting.open
+    return explained or waiting.any_source or not waiting.certain
+
+
+def _wait_cycles(
+    merged: MergedSummaries, waits: OpenOperations, ends: set[int], needless: set[int]
+) -> list[WaitCycle]:
+    """Closed rings: nobody in them can be freed from outside of them.
+
+    Ranks ``needless`` hold up rings alone that stand without them.
+    """
     # What a ring of entries no longer shows may be what a rank is really held up by.
     freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].history_truncated}
     for waiting in waits.operations.values():
@@ -157,7 +197,7 @@ def _wait_cycles(merged: MergedSummaries, waits: OpenOperations, ends: set[int])
         anybody = waiting.any_source and not waiting.absent
         if waiting.explained or waiting.stalled or waiting.open or anybody:
             freed.update(waiting.leaders)
-        freed.update(rank for rank in waiting.absent if rank not in waits.by_rank)
+        freed.update(r for r in waiting.absent if r not in waits.by_rank and r not in needless)
     left = set(waits.by_rank) - freed - reaching(waits, freed)
     edges: dict[int, set[int]] = {}
     for rank in left:
