@@ -156,6 +156,8 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
             if place is None:
                 place = index[part.name, part.members] = create(part.name, part.members, False)
             enter(rank, number, part, place)
+    #: Groups of which shapes tell that all ranks are in them.
+    shaped: list[ResolvedGroup] = []
     for name, owners in loose.items():
         left = []
         for rank, number in owners:
@@ -172,14 +174,13 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         all_of_job = not world_size_unknown and {p.size for p in parts} - {0} == {len(everybody)}
         members = tuple(sorted({rank for rank, _ in left}))
         members = everybody if default or all_of_job else members
-        place = create(name, members, not (default or all_of_job) or expected is None)
+        place = create(name, members, not default or expected is None)
         # A gloo dump never gives members, but its groups do not share names.
         group_table.groups[place].doubtful = not default and not all(part.gloo for part in parts)
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
         if all_of_job and not default:
-            _enter_who_never_came(merged, group_table.groups[place])
-    _find_possible_members(merged, group_table)
+            shaped.append(group_table.groups[place])
     for place, group in enumerate(group_table.groups):
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
@@ -187,6 +188,11 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
     group_table.name_conflicts = find_name_conflicts(group_table.groups)
     if not world_size_unknown and set(everybody) == set(merged.ranks):
         group_table.name_conflicts += find_lone_names(group_table.groups, everybody)
+    for group in shaped:
+        if not group.misnamed:
+            group.guessed = expected is None
+            _enter_who_never_came(merged, group)
+    _find_possible_members(merged, group_table)
     _assign_statuses(merged, group_table)
     return group_table
 
