@@ -67,12 +67,12 @@ def test_sections_nest_and_add_up(progress, tmp_path):
 
 def test_rings_keep_the_latest(progress, tmp_path):
     section = section_type(progress)
-    for number in range(layout.SECTIONS.capacity + 10):
-        with section(f"s{number % 7}"):
+    names = [f"s{number % 7}" for number in range(layout.SECTIONS.capacity + 10)]
+    for name in names:
+        with section(name):
             pass
-    events = decoded(tmp_path).section_events
-    assert len(events) == layout.SECTIONS.capacity
-    assert [e.started_ns for e in events] == sorted(e.started_ns for e in events)
+    # By their order alone: a machine's clock may be set back a little between two of them.
+    assert [event.section for event in decoded(tmp_path).section_events] == names[10:]
 
 
 def test_lack_of_room_is_told(progress, tmp_path):
