@@ -167,7 +167,7 @@ class Ring:
                 kind[rows[fit]] = np.fromiter(
                     map(numbers.__getitem__, pieces), np.int64, len(pieces)
                 )
-                rows = np.delete(rows, fit)
+                rows = rows[:0] if len(fit) == len(rows) else np.delete(rows, fit)
         if len(numbers) * 2 > len(bulk):
             return None
         return kind, [found[piece] for piece in numbers]

@@ -31,7 +31,8 @@ class _Stacks:
         else:
             line = as_int(value.get("line"))
             key = (as_text(value.get("name")), as_text(value.get("filename")), line)
-            frame = self._frames.setdefault(key, Frame(*key))
+            found = self._frames.get(key)
+            frame = self._frames.setdefault(key, Frame(*key)) if found is None else found
         # The entries keep every value alive, so an id stays with its value.
         self._by_id[id(value)] = frame
         return frame
