@@ -3,7 +3,7 @@
 Dumps of 2,000 entries a rank are written by torch's pickler and by Python's own, of
 protocols 2 to 5: with texts and lists shared between entries, as a tool leaves them
 that keeps entries itself, and unshared, as one that has read them from JSON.  Both
-readers run by turns in one process; the figure is the ratio of their best times.
+readers run by turns in one process; the figure is the median of the ratios of their times.
 
 A second table has what each way of decoding gains: the same files with the faster ways
 left out, by turns, with nothing known of the files of the round before.
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from analyzer_dumps import write_dumps
 
@@ -27,7 +28,7 @@ from hanglab.analyzer.flight_recorder.formats import read_dump
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
 
 RANKS = 24
-ROUNDS = 7
+ROUNDS = 15
 
 
 def main() -> None:
@@ -45,17 +46,17 @@ def main() -> None:
     print("| written as | MB a file | hanglab, ms a file | pickle.load | ratio |")
     print("|---|---|---|---|---|")
     for name, files in forms.items():
-        ours, plain = _by_turns(_reading_again(files), _loading(files))
+        times = _by_turns(_reading_again(files), _loading(files))
         size = sum(map(len, files)) / len(files) / 1e6
-        each = [seconds / len(files) * 1e3 for seconds in (ours, plain)]
-        print(f"| {name} | {size:.2f} | {each[0]:.2f} | {each[1]:.2f} | {ours / plain:.2f} |")
+        each = [median(one) / len(files) * 1e3 for one in times]
+        print(f"| {name} | {size:.2f} | {each[0]:.2f} | {each[1]:.2f} | {_ratio(*times):.2f} |")
 
     print()
     print("| written as | all ways | without learned patterns | without kinds of entries, too |")
     print("|---|---|---|---|")
     for name in ("torch", "protocol 2, shared", "protocol 5, unshared"):
         times = _by_turns(*(_reading(forms[name], way) for way in range(3)), _loading(forms[name]))
-        ratios = " | ".join(f"{seconds / times[-1]:.2f}" for seconds in times[:-1])
+        ratios = " | ".join(f"{_ratio(one, times[-1]):.2f}" for one in times[:-1])
         print(f"| {name} | {ratios} |")
 
 
@@ -107,15 +108,20 @@ def _loading(files: list[bytes]) -> Callable[[], None]:
     return work
 
 
-def _by_turns(*works: Callable[[], object]) -> list[float]:
-    """The least processor time of each, in seconds."""
-    best = [float("inf")] * len(works)
+def _by_turns(*works: Callable[[], object]) -> list[list[float]]:
+    """The processor time of each in each round, in seconds."""
+    times: list[list[float]] = [[] for _ in works]
     for _ in range(ROUNDS):
-        for number, work in enumerate(works):
+        for mine, work in zip(times, works, strict=True):
             begun = time.process_time()
             work()
-            best[number] = min(best[number], time.process_time() - begun)
-    return best
+            mine.append(time.process_time() - begun)
+    return times
+
+
+def _ratio(times: list[float], others: list[float]) -> float:
+    """The median of what each round gives: both ran one after the other."""
+    return median(one / other for one, other in zip(times, others, strict=True))
 
 
 if __name__ == "__main__":
