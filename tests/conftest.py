@@ -6,7 +6,6 @@ they are shared out among workers.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
@@ -34,8 +33,6 @@ _REMAINS = pytest.StashKey[Remains]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REMAINS] = Remains()
-    # Workers have the width of the terminal that they were started from, of which no test knows.
-    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell does this to what it starts in the background, and the jobs of tests that are
         # interrupted would inherit it.

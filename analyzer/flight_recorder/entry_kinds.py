@@ -24,6 +24,7 @@ from hanglab.analyzer.flight_recorder.pickle_walk import (
     EntryKind,
     Keys,
     Walk,
+    opcode_and_size,
     walk,
 )
 
@@ -131,7 +132,7 @@ class Ring:
         bounds = np.flatnonzero(np.diff(lengths[order])) + 1
         for rows in np.split(order, bounds):
             size = int(lengths[rows[0]])
-            layouts = self.known.layouts[size]
+            layouts = self.known.layouts(size)
             stretches: UInt8 = np.ndarray(
                 (len(self.data) - size + 1, size), np.uint8, self.data, 0, (1, 1)
             )
@@ -271,7 +272,7 @@ class Ring:
                 values = np.full(len(like) + 2, ABSENT, dtype=np.int64)
             written = set(forms.tolist()) - {-1}
             for how in written:
-                code, width = divmod(how, 16)
+                code, width = opcode_and_size(how)
                 if (code == _FLOAT) != (column == "duration_ms"):
                     return {}, {}
                 if width:

@@ -16,6 +16,9 @@ UInt8 = npt.NDArray[np.uint8]
 
 #: More are forgotten: a few hundred are of one job.
 _MOST_KINDS = 4096
+#: Bytes of an entry that is kept: 512 frames of 128 bytes.  Those of strangers may be as long
+#: as their files.
+LONGEST_KEPT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class EntryLayout:
     @classmethod
     def of(cls, kind: EntryKind, size: int) -> EntryLayout:
         opcodes = [(n.at, n.opcode) for n in kind.numbers]
-        opcodes += [(at - 1, ord("q" if size == 1 else "r")) for at, size in kind.puts.tolist()]
+        opcodes += [(at - 1, ord("q" if long == 1 else "r")) for at, long in kind.puts.tolist()]
         places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())
         kept = np.full(size, 0xFF, dtype=np.uint8)
         kept[list(kind.mask)] = 0
@@ -49,21 +52,26 @@ class KnownKinds:
     def __init__(self, keys: Keys) -> None:
         self._columns = dict(keys)
         self._kinds: dict[bytes, EntryKind | None] = {}
-        #: By the length of entries.
-        self.layouts: defaultdict[int, list[EntryLayout]] = defaultdict(list)
+        self._layouts: defaultdict[int, list[EntryLayout]] = defaultdict(list)
+
+    def layouts(self, size: int) -> list[EntryLayout]:
+        """Layouts that entries of a length were seen to have, to which others may be added."""
+        return self._layouts[size] if size <= LONGEST_KEPT else []
 
     def kind(self, piece: bytes) -> EntryKind | None:
+        if len(piece) > LONGEST_KEPT:
+            return kind_of(piece, self._columns)
         if piece not in self._kinds:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
-                self.layouts.clear()
+                self._layouts.clear()
             self._kinds[piece] = kind_of(piece, self._columns)
         return self._kinds[piece]
 
     def of_one(self, piece: bytes) -> EntryKind | None:
         """The kind of one entry, walked over only where none is known that it is like."""
         entry = np.frombuffer(piece, dtype=np.uint8)
-        layouts = self.layouts[len(piece)]
+        layouts = self.layouts(len(piece))
         for layout in layouts:
             if (entry[layout.places] == layout.opcodes).all():
                 kind = self.kind((entry & layout.kept).tobytes())

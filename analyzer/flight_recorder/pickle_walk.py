@@ -41,6 +41,8 @@ _RISE: Final = (
 )
 _NUMBER: Final = frozenset(b"NKMJG\x8a")
 _DEEPEST = 64
+#: No number has so many bytes.
+_MOST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,13 @@ class EntryKind:
 
 
 def form(opcode: int, size: int) -> int:
-    """A number that stands for how another one is written; ``divmod`` by 16 takes it apart."""
-    return opcode * 16 + size
+    """A number that stands for how another one is written: its opcode, and its bytes."""
+    return opcode * _MOST_BYTES + size
+
+
+def opcode_and_size(form: int) -> tuple[int, int]:
+    """Opcode and size, out of a :func:`form`."""
+    return divmod(form, _MOST_BYTES)
 
 
 def kind_of(piece: bytes, keys: Mapping[int, str]) -> EntryKind | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from rich.console import Console
 
-#: Width where the output is no terminal and COLUMNS says none: tables in logs keep their columns.
+#: Width where the output is no terminal, so that tables in logs keep their columns.
 PLAIN_WIDTH = 150
 
 
 def make_console(*, errors: bool = False) -> Console:
     console = Console(stderr=errors, highlight=False)
-    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
+    if not console.is_terminal:
         console = Console(stderr=errors, highlight=False, width=PLAIN_WIDTH)
     return console
 

@@ -21,7 +21,7 @@ SECTIONS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework",
     [

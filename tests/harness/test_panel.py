@@ -30,16 +30,6 @@ def test_files_of_no_use_leave_the_evidence_on_the_screen(
     assert "more" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("columns", "width"), [(None, 150), ("72", 72), ("wide", 150)])
-def test_what_goes_into_a_file_is_as_wide_as_asked_for(
-    columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if columns is not None:
-        monkeypatch.setenv("COLUMNS", columns)
-    assert make_console().width == width
-
-
 def test_the_readme_shows_what_a_terminal_shows_today() -> None:
     drawn = (Path(__file__).parents[2] / "docs" / "verdict.svg").read_text()
     assert _words(drawn) == _words(draw()), "draw it anew: make pictures"

@@ -39,7 +39,7 @@ def results(folder: Path) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_item_that_is_tried_again_has_the_outcome_of_its_last_try(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_fickle.py", SECOND_TRY)
     options = ["-k", "fault", "--hanglab-artifacts=kept", "--junitxml=junit.xml", "-rR"]
