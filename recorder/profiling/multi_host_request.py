@@ -77,17 +77,22 @@ _T = TypeVar("_T")
 
 def place(plan: RequestPlan) -> list[HostPart]:
     """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
+    began = time.monotonic()
     parts = _ask(plan)
     for _ in range(_MOST_OVERTAKEN):
-        overtaken = any(part.overtaken for part in parts)
-        if plan.start_in_s is not None or not overtaken or any(part.order for part in parts):
+        if plan.start_in_s is not None or not any(part.overtaken for part in parts):
             break
-        # Somebody else asked while this looked at the processes; now that is known.
-        parts = _ask(plan)
+        # Somebody else asked while this looked at the processes, or a busy host was told late.
+        # Whoever has its request already traces once more, so that all have a common start.
+        withdraw(parts)
+        took_ms = (time.monotonic() - began) * 1e3
+        began = time.monotonic()
+        parts = _ask(plan, took_ms)
     return parts
 
 
-def _ask(plan: RequestPlan) -> list[HostPart]:
+def _ask(plan: RequestPlan, spare_ms: float = 0.0) -> list[HostPart]:
+    """One try, whose common start is ``spare_ms`` later than hosts at rest need."""
     thorough = plan.asked.window.iterations > 0
 
     def look(endpoint: Endpoint) -> HostStatus:
@@ -109,7 +114,7 @@ def _ask(plan: RequestPlan) -> list[HostPart]:
         for part in able
     }
     everyone = [process for processes in meant.values() for process in processes]
-    start_ms = _common_start(plan, everyone)
+    start_ms = _common_start(plan, everyone, spare_ms)
     asked = plan.asked
     window = asked.window
     if window.iterations and window.roundup == 1 and len(everyone) > 1:
@@ -214,7 +219,7 @@ def chosen(processes: Sequence[ProcessState], selection: Selection) -> list[Proc
     return found
 
 
-def _common_start(plan: RequestPlan, everyone: Sequence[ProcessState]) -> float:
+def _common_start(plan: RequestPlan, everyone: Sequence[ProcessState], spare_ms: float) -> float:
     """Wall time here in milliseconds; 0 for as soon as possible.  Raises TooEarly."""
     window = plan.asked.window
     if window.iterations or not everyone:
@@ -222,7 +227,7 @@ def _common_start(plan: RequestPlan, everyone: Sequence[ProcessState]) -> float:
     hears_s = max(p.free_in_s + p.period_s for p in everyone)
     lead_ms = hears_s * 1e3 + _LEAD_MS + window.warmup_s * 1e3
     if plan.start_in_s is None:
-        return time.time() * 1e3 + lead_ms if len(everyone) > 1 else 0.0
+        return time.time() * 1e3 + lead_ms + spare_ms if len(everyone) > 1 else 0.0
     # Looking at the processes has taken a moment, and would again.
     lead_ms += (time.time() - plan.begun) * 1e3
     if plan.start_in_s * 1e3 < lead_ms:

@@ -1,8 +1,8 @@
 """Plays Kineto in a process of its own.
 
 argv is the socket folder, the pid that it gives, and what it does beside asking:
-``write`` leaves a trace where and when it is asked for one, ``stand`` asks once and
-stands still.
+``write`` leaves a trace where and when it is asked for one, as often as it is asked,
+``stand`` asks once and stands still.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ if sys.argv[3:] == ["stand"]:
 while not text:
     time.sleep(0.05)
     text = process.ask()
-if sys.argv[3:] == ["write"]:
-    write_trace(text, process.pid)
+while sys.argv[3:] == ["write"]:
+    if text:
+        write_trace(text, process.pid)
+    time.sleep(0.05)
+    text = process.ask()
 print(text.replace("\n", " "), flush=True)
 sys.stdin.read()
 process.close()
