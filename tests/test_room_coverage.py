@@ -38,7 +38,7 @@ def report(tmp_path: Path) -> Path:
     source = "--source=recorder,scenarios"
     for arguments in (["run", "--branch", source, "run.py"], ["json", "--quiet", "-o", "out.json"]):
         command = [sys.executable, "-m", "coverage", *arguments]
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=60)
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=280)
     return tmp_path / "out.json"
 
 

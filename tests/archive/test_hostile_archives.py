@@ -206,7 +206,6 @@ def test_a_name_that_no_disk_holds_is_no_want_of_room(tmp_path):
     assert "space" not in caught.value.advice and "name" in caught.value.advice
 
 
-@pytest.mark.timeout(60)
 def test_told_to_end_halfway_it_leaves_nothing(tmp_path):
     # Much takes long to unpack, and little to pack.
     archive(

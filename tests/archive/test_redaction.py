@@ -24,7 +24,7 @@ from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Container, Python, ThreadWait
 from hanglab.recorder.case.writer import write, write_manifest
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 #: Nothing in a Case is called anything like these by itself.
 FOLDER, SCRIPT, FUNCTION, SECTION = "quokkaheim", "wombatrain", "numbatical", "echidnary"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conditions import wait_for
+from conditions import PATIENCE_S, wait_for
 
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.protocol import JobPlan, RankExit
@@ -56,7 +56,7 @@ def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -
         "faulty": True,
         "seed": 0,
         "backend": "gloo",
-        "deadline_s": 100.0,
+        "deadline_s": PATIENCE_S,
         "arguments": tuple(map(str, arguments)),
     }
     return JobPlan(**{**values, **changes})
@@ -71,7 +71,7 @@ def running(launcher: DockerLauncher, plan: JobPlan) -> Iterator[ContainerJob]:
         job.end()
 
 
-def all_exits(job: ContainerJob, seconds: float = 60.0) -> dict[int, RankExit]:
+def all_exits(job: ContainerJob, seconds: float = PATIENCE_S) -> dict[int, RankExit]:
     """Waits until every rank has ended."""
     exits: dict[int, RankExit] = {}
     until = time.monotonic() + seconds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.images import Image
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.docker
 
 ROOT = Path(__file__).parents[2]
 #: Prints py-spy's exit code for a process that runs Python for certain.

@@ -134,7 +134,7 @@ def build(**environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=60,
+        timeout=280,
     )
 
 

@@ -394,7 +394,7 @@ def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
     try:
         wait_for(lambda: seen.exists() and len(seen.read_text()) > 3, "the fourth Case")
         os.killpg(process.pid, signal.SIGINT)
-        told, errors = process.communicate(timeout=20)
+        told, errors = process.communicate(timeout=280)
     finally:
         process.kill()
     assert process.returncode == 130, errors

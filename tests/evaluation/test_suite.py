@@ -259,7 +259,6 @@ def test_labels_are_for_a_backend_and_run_on_what_behaves_alike(
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.timeout(120)
 def test_scenarios_for_nccl_become_plain_scripts_that_run_on_the_emulated_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,13 +286,12 @@ def test_an_exported_control_runs_under_torchrun_alone(exported: Path, tmp_path:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4"]
     for name in ("skipped_collective", "uneven_inputs", "any_source_knot"):
         program = exported / f"{name}_control.py"
-        done = subprocess.run([*command, str(program)], cwd=tmp_path, timeout=100, check=False)
+        done = subprocess.run([*command, str(program)], cwd=tmp_path, timeout=280, check=False)
         assert done.returncode == 0, name
 
 
 @needs_torch
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_ctrl_c_keeps_the_scripts_that_were_judged(tmp_path: Path) -> None:
     sound = {"file": "a.py", "ranks": 2, "label": "ok", "observable": "fine"}
     folder = write_suite(tmp_path / "suite", sound, {**FAULTY, "file": "b.py", "ranks": 2})
@@ -309,7 +307,7 @@ def test_ctrl_c_keeps_the_scripts_that_were_judged(tmp_path: Path) -> None:
             lambda: any("stands" in log.read_text() for log in tmp_path.glob(logs)), "the second"
         )
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=280)
     finally:
         process.kill()
         process.communicate()

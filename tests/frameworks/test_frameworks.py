@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from frameworks_support import Start, line_seen, needs, record
 
-pytestmark = pytest.mark.timeout(300)
-
 HUGGING_FACE = needs("transformers", "accelerate")
 LIGHTNING = needs("lightning")
 long = pytest.mark.long

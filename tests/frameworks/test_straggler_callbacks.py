@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from frameworks_support import PATIENCE, PROGRAMS, needs
 
-pytestmark = pytest.mark.timeout(300)
-
 SECTIONS = {
     "loop": "forward",
     "lightning": "Regression.training_step",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from conditions import PATIENCE_S
 
 from hanglab.harness.launchers.protocol import JobPlan, RankExit, RunningJob
 
@@ -25,13 +26,13 @@ def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -
         "faulty": True,
         "seed": 0,
         "backend": "gloo",
-        "deadline_s": 100.0,
+        "deadline_s": PATIENCE_S,
         "arguments": tuple(map(str, arguments)),
     }
     return JobPlan(**{**values, **changes})
 
 
-def all_exits(job: RunningJob, seconds: float = 60.0) -> dict[int, RankExit]:
+def all_exits(job: RunningJob, seconds: float = PATIENCE_S) -> dict[int, RankExit]:
     """Waits until every rank has ended."""
     exits: dict[int, RankExit] = {}
     until = time.monotonic() + seconds

@@ -69,7 +69,7 @@ def run_pytest(folder: Path, *arguments: object, changes: Mapping[str, str] | No
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
     return Ran(done.returncode, done.stdout + done.stderr)
 

@@ -87,7 +87,7 @@ def test_results_are_told_by_backend(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "skipped" not in ran.stdout
@@ -128,7 +128,7 @@ def test_a_plain_script_runs_on_one_backend(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert ran.returncode == 64
     assert "A plain script runs once, and not on each of gloo, nccl-emulated." in ran.stderr

@@ -79,7 +79,7 @@ def test_a_rank_looks_like_a_fresh_interpreter(
         [sys.executable, PROGRAMS / "start_conditions_program.py", fresh, "more"],
         env={**os.environ, **{name: looks[0]["environment"][name] for name in names}},
         check=True,
-        timeout=60,
+        timeout=280,
         # A shell ignores some of them in what it sends to the background, and nohup another.
         preexec_fn=_as_in_the_foreground,
     )
@@ -232,7 +232,7 @@ def test_many_jobs_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(280)
     assert results == {number: f"{2.0 * number}\n" for number in range(4)}
 
 

@@ -50,7 +50,7 @@ class Run:
         return {kind: what for kind, what in found.items() if what}
 
     def assert_nothing_remains(self) -> None:
-        wait_for(lambda: not self.remains(), "no remains", seconds=30)
+        wait_for(lambda: not self.remains(), "no remains")
 
 
 def below(pid: int) -> list[psutil.Process]:
@@ -80,7 +80,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
                 run.pids.update(process.pid for process in below(driver.pid))
             return up(run) if up else len(list(ready.glob("*.json"))) == 2
 
-        wait_for(is_up, "the job is up", seconds=90)
+        wait_for(is_up, "the job is up")
         run.announced += [json.loads(path.read_text()) for path in sorted(ready.glob("*.json"))]
         if then == "wait":
             run.pids.update(process.pid for process in below(driver.pid))
@@ -111,7 +111,7 @@ def _logs(folder: Path) -> str:
 @pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     run = start(launcher, "end")
-    output, _ = run.driver.communicate(timeout=60)
+    output, _ = run.driver.communicate(timeout=280)
     assert sorted(output.splitlines()) == ["0 0 None", "1 0 None", "closed"]
     assert run.remains() == {}
 
@@ -132,7 +132,7 @@ def test_nothing_remains_when_hanglab_is_ended(
 ) -> None:
     run = start(launcher, "wait")
     run.driver.send_signal(number)
-    run.driver.wait(30)
+    run.driver.wait(280)
     run.assert_nothing_remains()
 
 
@@ -149,7 +149,7 @@ def test_nothing_remains_when_hanglab_is_ended(
 def test_nothing_remains_when_hanglab_is_killed_early(start: Any, launcher: str, up: Any) -> None:
     run = start(launcher, "wait", up)
     run.driver.kill()
-    run.driver.wait(30)
+    run.driver.wait(280)
     run.assert_nothing_remains()
 
 
@@ -161,7 +161,7 @@ def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str
     (supervisor,) = root.children()
     supervisor.kill()
     # The driver does not catch the error about it, so that it ends as well.
-    assert run.driver.wait(60) != 0
+    assert run.driver.wait(280) != 0
     run.assert_nothing_remains()
 
 
@@ -176,5 +176,5 @@ def test_nothing_remains_when_the_root_is_killed_and_then_hanglab(
     wait_for(lambda: not exists(root.pid))
     assert all(exists(one["pids"][0]) for one in run.announced), "the job goes on without it"
     run.driver.kill()
-    run.driver.wait(30)
+    run.driver.wait(280)
     run.assert_nothing_remains()

@@ -64,7 +64,6 @@ def search(confirmer: Confirmer) -> Search:
 
 @pytest.mark.long
 @needs_torch
-@pytest.mark.timeout(120)
 def test_more_of_the_job_is_taken_where_real_runs_refuse_the_least(confirmer: Confirmer) -> None:
     found = search(confirmer).run(iter([start("Int", 1), start("Double", 2)]))
     assert found.agreement is VerdictAgreement.EXACT
@@ -80,7 +79,6 @@ def test_more_of_the_job_is_taken_where_real_runs_refuse_the_least(confirmer: Co
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.timeout(120)
 def test_it_is_lost_where_they_refuse_all(confirmer: Confirmer) -> None:
     with pytest.raises(HangLost):
         search(confirmer).run(iter([start("Int", 1)]))

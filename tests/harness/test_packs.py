@@ -27,7 +27,7 @@ def hanglab(folder: Path, *arguments: str, at: Path | None = None) -> str:
         env={**os.environ, **changes},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -128,7 +128,7 @@ def collected(folder: Path, *arguments: object, at: Path | None = None) -> list[
         env=environment(folder, changes),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return sorted(

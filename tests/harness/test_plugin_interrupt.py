@@ -48,14 +48,14 @@ def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
     write(tmp_path, "hanglab_b.py", ENDLESS.format(name="b"))
     with pytest_over(tmp_path, *workers, "-k", "fault") as process:
         jobs = 2 if workers else 1
-        wait_for(ranks_run(tmp_path, 2 * jobs), "ranks of all jobs", seconds=90)
+        wait_for(ranks_run(tmp_path, 2 * jobs), "ranks of all jobs")
         pids = [int(path.read_text()) for path in (tmp_path / "pids").iterdir()]
         pids += below(process)
         os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=280)
         assert process.returncode == 2, out
         assert "KeyboardInterrupt" in out
-        wait_for(gone(pids), "the end of all processes", seconds=30)
+        wait_for(gone(pids), "the end of all processes")
     assert not list((tmp_path / ".leases/hanglab/leases").glob("*.ticket"))
     if not workers:
         # The job was captured and ended in order.
@@ -75,7 +75,7 @@ def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_a.py", ENDLESS.format(name="a"))
     write(tmp_path, "hanglab_b.py", SOUND.format(name="b"))
     with pytest_over(tmp_path, "-n", "1", "-k", "fault", "-v") as process:
-        wait_for(ranks_run(tmp_path, 2), "both ranks", seconds=90)
+        wait_for(ranks_run(tmp_path, 2), "both ranks")
         pids = [int(path.read_text()) for path in (tmp_path / "pids").iterdir()]
         rank = psutil.Process(pids[0])
         root = rank.parent()
@@ -86,10 +86,10 @@ def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:
             if child.pid in [parent.pid for parent in rank.parents()]
         ]
         worker.kill()
-        out, _ = process.communicate(timeout=90)
+        out, _ = process.communicate(timeout=280)
         assert re.search(r"worker 'gw0' crashed while running .*a\[fault", out), out
         assert "1 failed, 1 passed" in out
-        wait_for(gone(pids), "the end of the crashed worker's job", seconds=30)
+        wait_for(gone(pids), "the end of the crashed worker's job")
 
 
 @pytest.mark.slow
@@ -104,19 +104,19 @@ def test_a_conftest_that_breaks_in_the_middle_leaves_nothing(tmp_path: Path) -> 
         "        raise RuntimeError('a hook of the user breaks')\n"
     )
     with pytest_over(tmp_path) as process:
-        out, _ = process.communicate(timeout=90)
+        out, _ = process.communicate(timeout=280)
         assert process.returncode == 3
         assert "RuntimeError: a hook of the user breaks" in out
     pids = [int(word) for word in (tmp_path / "below").read_text().split()]
     assert pids
-    wait_for(gone(pids), "the end of the warm process", seconds=30)
+    wait_for(gone(pids), "the end of the warm process")
 
 
 def test_a_killed_pytest_leaves_nothing(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_a.py", ENDLESS.format(name="a"))
     with pytest_over(tmp_path, "-k", "fault") as process:
-        wait_for(ranks_run(tmp_path, 2), "both ranks", seconds=90)
+        wait_for(ranks_run(tmp_path, 2), "both ranks")
         pids = below(process)
         assert len(pids) >= 4
         process.kill()
-        wait_for(gone(pids), "the end of all processes", seconds=40)
+        wait_for(gone(pids), "the end of all processes")

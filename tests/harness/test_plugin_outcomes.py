@@ -175,7 +175,7 @@ def test_a_failure_is_repeated_by_its_command(suite: Suite) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=280,
     )
     outcomes = [result["outcome"] for result in json.loads(again.stdout)["results"]]
     assert outcomes == ["not reproduced", "pass"]

@@ -97,7 +97,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
     content: dict[str, Any] = json.loads(done.stdout)
     content["code"] = done.returncode
@@ -240,7 +240,7 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
         lambda: registered(tmp_path) if len(registered(tmp_path)) == 2 else None, "two ranks"
     )
     stuck.send_signal(number)
-    _, errors = stuck.communicate(timeout=110)
+    _, errors = stuck.communicate(timeout=280)
     assert stuck.returncode == code
     assert "Traceback" not in errors
     for pid in ranks:
@@ -303,7 +303,7 @@ def registered(folder: Path) -> list[int]:
 )
 def test_wrong_usage_is_told(tmp_path: Path, words: list[str], complaint: str) -> None:
     done = subprocess.run(
-        [*HANGLAB, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [*HANGLAB, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 64
     assert complaint in done.stderr
@@ -324,7 +324,7 @@ def test_skips_are_told_once_for_each_reason(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=280,
         )
 
     done = run()
@@ -344,7 +344,7 @@ def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == 4
     assert "Traceback" not in done.stderr
@@ -359,7 +359,7 @@ def test_analyze_says_what_it_cannot_read(tmp_path: Path, kind: str) -> None:
     elif kind == "file":
         path.write_text("no dump")
     done = subprocess.run(
-        [*HANGLAB, "analyze", str(path)], capture_output=True, text=True, check=False, timeout=60
+        [*HANGLAB, "analyze", str(path)], capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 4
     assert "Traceback" not in done.stderr
@@ -374,7 +374,7 @@ def test_analyze_prints_what_the_run_concluded(suite: dict[str, Any]) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=280,
     )
     assert done.returncode == 0
     assert json.loads(done.stdout) == json.loads((folder / "verdict.json").read_text())
@@ -383,7 +383,7 @@ def test_analyze_prints_what_the_run_concluded(suite: dict[str, Any]) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=280,
     )
     assert "skipped_collective" in shown.stdout
     assert "sound.py" in shown.stdout
@@ -399,7 +399,7 @@ def test_entries_shows_the_calls_of_all_ranks(suite: dict[str, Any], tmp_path: P
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=280,
         )
 
     shown = entries("--unfinished")
@@ -417,11 +417,11 @@ def test_entries_shows_the_calls_of_all_ranks(suite: dict[str, Any], tmp_path: P
 
 def test_list_prints_every_scenario(tmp_path: Path) -> None:
     listed = subprocess.run(
-        [*HANGLAB, "list", "--json"], capture_output=True, text=True, check=True, timeout=60
+        [*HANGLAB, "list", "--json"], capture_output=True, text=True, check=True, timeout=280
     )
     names = [row["scenario"] for row in json.loads(listed.stdout)]
     shown = subprocess.run(
-        [*HANGLAB, "list"], capture_output=True, text=True, check=True, timeout=60
+        [*HANGLAB, "list"], capture_output=True, text=True, check=True, timeout=280
     )
     for name in names:
         assert name in shown.stdout

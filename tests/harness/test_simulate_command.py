@@ -80,7 +80,7 @@ def test_ctrl_c_says_how_many_dumps_are_there(tmp_path: Path) -> None:
     try:
         wait_for(lambda: [*tmp_path.glob("new/*_9")], "the tenth dump")
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=280)
     finally:
         process.kill()
         process.communicate()

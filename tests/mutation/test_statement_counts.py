@@ -42,7 +42,7 @@ def test_a_statement_counts_once_each_time_whatever_lines_and_frames_it_has(tmp_
         [sys.executable, str(support_file("counting_program.py")), str(script)],
         env={**os.environ, "RANK": "0", "HANGLAB_MUTATION_TRUTH": str(tmp_path)},
         check=True,
-        timeout=100,
+        timeout=280,
     )
     profile = Profile.read(tmp_path, 1)
     hits = {line: profile.at(line, 0).hits for line in (6, 7, 10, 13, 14)}

@@ -69,7 +69,7 @@ def ranks_told(launcher: Launcher, plan: JobPlan, folder: Path) -> list[dict[str
         job = launcher.start(plan)
         try:
             while job.alive():
-                job.events(10)
+                job.events(280)
         finally:
             job.end()
     finally:

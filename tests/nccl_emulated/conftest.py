@@ -86,7 +86,7 @@ def run_ranks() -> Iterator[Run]:
     )
 
     def run(
-        module: str, function: str, size: int, limit_s: float = 30.0, **environment: str
+        module: str, function: str, size: int, limit_s: float = 150.0, **environment: str
     ) -> list[Ended]:
         assert process.stdin is not None and process.stdout is not None
         order = {
@@ -104,4 +104,4 @@ def run_ranks() -> Iterator[Run]:
         yield run
     finally:
         process.stdin.close()  # type: ignore[union-attr]
-        process.wait(30)
+        process.wait(150)

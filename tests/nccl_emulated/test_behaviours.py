@@ -89,7 +89,9 @@ def test_a_full_launch_queue_blocks_the_host(run_ranks: Run) -> None:
 
 @pytest.mark.parametrize(("slots", "done"), [("1", False), ("2", True)])
 def test_crossed_orders_deadlock_for_want_of_slots(run_ranks: Run, slots: str, done: bool) -> None:
-    ended = run_ranks("behaviours.py", "orders_crossed", 2, HANGLAB_EMULATED_SLOTS=slots)
+    ended = run_ranks(
+        "behaviours.py", "orders_crossed", 2, HANGLAB_EMULATED_SLOTS=slots, COMES=str(int(done))
+    )
     assert _told(ended, "done") == [done, done]
 
 
@@ -214,5 +216,5 @@ def test_settings_that_are_no_numbers_are_refused(run_ranks: Run) -> None:
 
 @pytest.mark.long
 def test_64_ranks_meet_without_a_time_limit_hit(run_ranks: Run) -> None:
-    ended = run_ranks("behaviours.py", "many_small", 64, limit_s=90.0)
+    ended = run_ranks("behaviours.py", "many_small", 64)
     assert _told(ended, "value") == [64.0] * 64

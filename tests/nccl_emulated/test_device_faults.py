@@ -22,6 +22,10 @@ from hanglab.harness.nccl_emulated.control import Order, give_order
 from hanglab.harness.scenarios.discovery import select
 from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 
+#: What comes to its end of both operations of both ranks.
+ALL_END = json.dumps([[True, True]] * 2)
+NONE_ENDS = json.dumps([[False, False]] * 2)
+
 
 @pytest.mark.slow
 @needs_torch
@@ -36,7 +40,9 @@ from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 def test_a_device_that_stops(
     run_ranks: Run, order: str, peer: list[bool], rank: list[bool], started: bool
 ) -> None:
-    ended = run_ranks("behaviours.py", "device_order", 2, ORDER=order, AMOUNT="0")
+    ended = run_ranks(
+        "behaviours.py", "device_order", 2, ORDER=order, AMOUNT="0", ENDS=json.dumps([peer, rank])
+    )
     assert [one.told["ended"] for one in ended] == [peer, rank]
     assert ended[1].told["started"] is started
     assert ended[1].code == 0, ended[1].stderr
@@ -45,22 +51,29 @@ def test_a_device_that_stops(
 @needs_torch
 def test_a_slow_device_holds_its_peers_up(run_ranks: Run) -> None:
     """Of a millisecond that a communication is taken to need, a hundred times as much."""
-    ended = run_ranks("behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="101", TEXT="1")
-    assert [one.told["ended"] for one in ended] == [[True, True]] * 2
+    ended = run_ranks(
+        "behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="101", TEXT="1", ENDS=ALL_END
+    )
+    assert [one.told["ended"] for one in ended] == json.loads(ALL_END)
     assert ended[1].told["seconds"] > 0.2
 
 
 @needs_torch
 def test_a_device_may_be_slow_now_and_then(run_ranks: Run) -> None:
-    ended = run_ranks("behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="1000", TEXT="2")
-    assert [one.told["ended"] for one in ended] == [[True, True], [True, False]]
+    ends = [[True, True], [True, False]]
+    # The second one of rank 1 takes 100 s.
+    given = {"ORDER": "SLOW", "AMOUNT": "100000", "TEXT": "2", "ENDS": json.dumps(ends)}
+    ended = run_ranks("behaviours.py", "device_order", 2, **given)
+    assert [one.told["ended"] for one in ended] == ends
 
 
 @needs_torch
 def test_an_error_of_the_device_is_met_by_whoever_waits_and_ends_the_process(
     run_ranks: Run,
 ) -> None:
-    _, failed = run_ranks("behaviours.py", "device_order", 2, ORDER="FAIL", AMOUNT="0")
+    _, failed = run_ranks(
+        "behaviours.py", "device_order", 2, ORDER="FAIL", AMOUNT="0", ENDS=NONE_ENDS
+    )
     error = "CUDA error: an illegal memory access was encountered"
     assert failed.told["error"] == error
     assert failed.code == -signal.SIGABRT
@@ -148,7 +161,7 @@ def test_a_declared_fault_of_a_link_strikes_both_ends_and_accuses_nobody(tmp_pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     fault, control = json.loads(ran.stdout)["results"]
     assert control["outcome"] == "pass"

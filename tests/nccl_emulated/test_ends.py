@@ -24,5 +24,5 @@ def test_a_script_ends_while_its_watchdog_asks_the_store(tmp_path: Path) -> None
         for number in range(2)
     ]
     for process in processes:
-        _, said = process.communicate(timeout=100)
+        _, said = process.communicate(timeout=280)
         assert (process.returncode, said) == (0, "")

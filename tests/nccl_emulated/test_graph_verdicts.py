@@ -53,7 +53,7 @@ def _verdict(folder: Path, **parts: Any) -> dict[str, Any]:
     command = [str(Path(sys.executable).with_name("hanglab")), "run", str(script)]
     done = subprocess.run(
         [*command, "--backend", "nccl-emulated", "--no-control"],
-        cwd=folder, capture_output=True, text=True, timeout=120,
+        cwd=folder, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     files = list((folder / "runs").glob("*/replayed/fault/*/verdict.json"))
     assert files, done.stdout + done.stderr

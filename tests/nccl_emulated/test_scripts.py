@@ -40,7 +40,7 @@ tensor.sum().item()
 
 def _run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hanglab.harness.cli", "run", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
 
 
 @needs_torch
@@ -102,7 +102,7 @@ def test_a_script_that_wants_what_is_not_there_is_told_of_the_emulation(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert ran.stderr.count("`hanglab run SCRIPT --backend nccl-emulated` runs scripts for") == 1
 

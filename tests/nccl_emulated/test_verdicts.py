@@ -41,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         cwd=tmp_path_factory.mktemp("runs"),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     return {one["scenario"]: one for one in json.loads(ran.stdout)["results"]}
 

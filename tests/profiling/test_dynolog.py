@@ -29,7 +29,7 @@ def profile(notes: Path, *words: str, path: str = "") -> subprocess.CompletedPro
         [sys.executable, "-m", "hanglab.harness.cli", "profile", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env=environment,
         check=False,
     )

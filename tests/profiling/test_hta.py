@@ -36,7 +36,7 @@ def test_each_rank_is_found_and_has_its_events(tmp_path: Path) -> None:
     folder.mkdir()
     for rank in range(2):
         raw = tmp_path / f"raw{rank}.json"
-        subprocess.run([sys.executable, "-c", _TRACE, str(raw)], check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", _TRACE, str(raw)], check=True, timeout=280)
         target = folder / f"rank{rank}.here.7.pt.trace.json"
         checked = finish(Check(str(raw), str(target), rank, 2, "here"))
         assert checked.ok, checked.reason
@@ -45,7 +45,7 @@ def test_each_rank_is_found_and_has_its_events(tmp_path: Path) -> None:
     loaded = subprocess.run(
         [sys.executable, str(program), str(folder)],
         check=True,
-        timeout=120,
+        timeout=280,
         capture_output=True,
         text=True,
     )

@@ -29,7 +29,6 @@ from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt, Se
 pytestmark = needs_torch
 
 PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
-UP_S = 90.0
 
 
 @contextlib.contextmanager
@@ -114,7 +113,7 @@ def registered(endpoint: Endpoint, folder: Path, ranks: int = 2) -> None:
         found = [p for p in client.status(endpoint).processes if p.is_rank]
         return len(found) == ranks and all(p.period_s < 2.5 for p in found)
 
-    wait_for(ready, "registration", seconds=UP_S)
+    wait_for(ready, "registration")
 
 
 def profile(endpoint: Endpoint, asked: ProfileRequest) -> list[Receipt]:
@@ -199,7 +198,6 @@ def test_ranks_of_a_running_job_are_traced_together(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_requests_that_follow_each_other_all_give_traces(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
@@ -246,18 +244,15 @@ def test_answer_that_was_late_makes_no_later_one_late(
         with service.requests.lock:
             ranks = service.registry.ranks().values()
             asked = max(one.last_seen + one.period_s for one in ranks) + 2 * PATIENCE_S
-            wait_for(lambda: time.monotonic() > asked, "questions", seconds=10)
+            wait_for(lambda: time.monotonic() > asked, "questions")
         order, _ = client.place(endpoint, ProfileRequest(Selection(ranks=[0]), TraceWindow(60_000)))
-        wait_for(
-            lambda: client.receipts(endpoint, order)[0].state == "delivered", "delivery", seconds=10
-        )
+        wait_for(lambda: client.receipts(endpoint, order)[0].state == "delivered", "delivery")
         # Kineto says at once what it has read, and not when it asks again.
         rank = next(c for c in service.registry.ranks().values() if c.identity.rank == 0)
         heard = rank.last_seen
         wait_for(
             lambda: "Received config from dyno" in (sockets / "log").read_text(),
             "reading",
-            seconds=10,
         )
         assert rank.last_seen == heard
 
@@ -268,7 +263,7 @@ def test_hung_job_is_traced_by_time_and_refuses_iterations(
     with job(sockets, "900", "hang"):
         registered(endpoint, sockets)
         ranks = [p.pid for p in client.status(endpoint).processes if p.is_rank]
-        wait_for(lambda: all(_sleeps(pid) for pid in ranks), "the hang", seconds=30)
+        wait_for(lambda: all(_sleeps(pid) for pid in ranks), "the hang")
         refused = profile(endpoint, ProfileRequest(window=TraceWindow(iterations=3)))
         assert [r.state for r in refused] == ["failed", "failed"]
         assert all("makes no iterations" in r.reason for r in refused)
@@ -316,12 +311,9 @@ def test_process_that_ends_before_its_trace_is_told(
         wait_for(
             lambda: any(r.state == "active" for r in client.receipts(endpoint, order)),
             "delivery",
-            seconds=30,
         )
         leave.touch()
-        wait_for(
-            lambda: all(r.final for r in client.receipts(endpoint, order)), "the end", seconds=30
-        )
+        wait_for(lambda: all(r.final for r in client.receipts(endpoint, order)), "the end")
         for receipt in client.receipts(endpoint, order):
             assert receipt.state == "failed"
             assert "ended before its trace was written" in receipt.reason

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from conditions import wait_for
-from test_jobs import UP_S, job, profile, registered
+from test_jobs import job, profile, registered
 from test_server import make_certificate
 
 from hanglab.recorder.profiling import client
@@ -72,7 +72,7 @@ def test_job_finds_the_agent_by_its_abstract_name(
             within(here, *HANGLAB, "profile", *words),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
             env={**os.environ, **environment},
         )
@@ -85,8 +85,8 @@ def test_job_finds_the_agent_by_its_abstract_name(
         job(sockets, "900", before=plainly, under_torchrun=True),
     ):
         log = sockets / "log"
-        wait_for(lambda: log.read_text().count(" trains") >= 2, "training", seconds=UP_S)
-        wait_for(lambda: ranks(ask("--list", "--json")) == [0, 1], "registration", seconds=UP_S)
+        wait_for(lambda: log.read_text().count(" trains") >= 2, "training")
+        wait_for(lambda: ranks(ask("--list", "--json")) == [0, 1], "registration")
         answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "50", "--json"))
     assert [(r["rank"], r["state"], r["reason"]) for r in answer["receipts"]] == [
         (0, "valid", ""),
@@ -182,7 +182,7 @@ def test_agents_of_two_hosts_behind_token_and_tls(
             within(hosts[0], *HANGLAB, "profile", *endpoints, *words),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
             env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
         )
@@ -191,7 +191,7 @@ def test_agents_of_two_hosts_behind_token_and_tls(
         within(hosts[1], *HANGLAB, "agent", "--listen", "10.213.0.2"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert naked.returncode == 64

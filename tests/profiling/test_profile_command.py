@@ -47,7 +47,7 @@ def test_interrupted_command_takes_back_what_no_process_has(
         try:
             wait_for(lambda: service.orders.busy)
             asking.send_signal(signal.SIGINT)
-            _, errors = asking.communicate(timeout=30)
+            _, errors = asking.communicate(timeout=280)
         finally:
             asking.kill()
             asking.wait()
@@ -76,7 +76,7 @@ def ask_with_trace(
     tracing.start()
     try:
         return subprocess.run(
-            words, capture_output=True, text=True, timeout=60, check=False, env=environment
+            words, capture_output=True, text=True, timeout=280, check=False, env=environment
         )
     finally:
         ended.set()
@@ -117,7 +117,7 @@ def test_folder_that_is_a_file_is_told_before_anybody_is_asked(
             command(endpoint, out),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=280,
             check=False,
             env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
         )

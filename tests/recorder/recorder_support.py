@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conditions import wait_for
+from conditions import PATIENCE_S, wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
@@ -25,8 +25,6 @@ from hanglab.recorder.rank import process
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: No wait in these tests is longer, in seconds.
-PATIENCE = 110.0
 
 
 class WarmParent:
@@ -66,7 +64,7 @@ class WarmParent:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(PATIENCE)
+        self._process.wait(PATIENCE_S)
 
 
 class Agent:
@@ -95,7 +93,7 @@ class Agent:
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         self._process.stdin.flush()
 
-    def wait(self, event: str, patience: float = PATIENCE) -> dict[str, Any]:
+    def wait(self, event: str, patience: float = PATIENCE_S) -> dict[str, Any]:
         """The next event of this kind; others are kept in ``events``."""
         deadline = time.monotonic() + patience
         while True:
@@ -107,18 +105,18 @@ class Agent:
     def finish(self, ended_by_recorder: bool = False) -> dict[str, Any]:
         self.tell(command="finish", ended_by_recorder=ended_by_recorder)
         event = self.wait("finished")
-        assert self._process.wait(PATIENCE) == 0
+        assert self._process.wait(PATIENCE_S) == 0
         return event
 
     def close_input(self) -> int:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self._process.wait(PATIENCE)
+        return self._process.wait(PATIENCE_S)
 
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(PATIENCE)
+            self._process.wait(PATIENCE_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with contextlib.suppress(OSError):

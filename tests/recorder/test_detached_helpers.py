@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from conditions import wait_for
 from recorder_support import Agent, play_rank, short_folder
 
+from hanglab.recorder.agent import unregistered_ranks
 from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.progress_watch import Watcher
 from hanglab.recorder.agent.torch_dumps import TorchDumps
@@ -22,8 +22,6 @@ from hanglab.recorder.agent.unregistered_ranks import UnregisteredRanks
 from hanglab.recorder.case import folders
 from hanglab.recorder.system import procfs
 
-#: Longer than a process may be young.
-GROWN_UP = 6.5
 HELPER = "import time; time.sleep(600)"
 
 Start = Callable[..., int]
@@ -63,9 +61,11 @@ def scene(tmp_path: Path) -> Iterator[tuple[UnregisteredRanks, Watcher]]:
         watcher.close()
 
 
-def grow_up() -> None:
-    until = time.monotonic() + GROWN_UP
-    wait_for(lambda: time.monotonic() > until, "a process to be no longer young")
+@pytest.fixture(autouse=True)
+def grow_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """All processes are young until this is called."""
+    monkeypatch.setattr(unregistered_ranks, "_GROWN_UP", float("inf"))
+    return lambda: monkeypatch.setattr(unregistered_ranks, "_GROWN_UP", 0.0)
 
 
 def found(scene: tuple[UnregisteredRanks, Watcher]) -> list[int]:
@@ -74,7 +74,9 @@ def found(scene: tuple[UnregisteredRanks, Watcher]) -> list[int]:
     return [rank.pid for rank in unregistered.look(watcher)]
 
 
-def test_a_helper_of_a_rank_that_lives_is_none_nor_when_it_has_ended(scene, start, tmp_path):
+def test_a_helper_of_a_rank_that_lives_is_none_nor_when_it_has_ended(
+    scene, start, grow_up, tmp_path
+):
     rank = start()
     play_rank(tmp_path / "case", rank)
     scene[1].discover()
@@ -89,7 +91,7 @@ def test_a_helper_of_a_rank_that_lives_is_none_nor_when_it_has_ended(scene, star
     assert helper not in {watched.pid for watched in scene[1].ranks}
 
 
-def test_a_helper_of_a_recorded_rank_says_so_itself(scene, start):
+def test_a_helper_of_a_recorded_rank_says_so_itself(scene, start, grow_up):
     start(HANGLAB_RANK_PID="1")
     rank = start(1)
     grow_up()

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conditions import wait_for
-from recorder_support import PATIENCE
+from conditions import PATIENCE_S, wait_for
 
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank
@@ -57,7 +56,7 @@ def collected(tmp_path: Path):
     for parent in parents:
         assert parent.stdin is not None and parent.stdout is not None
         parent.stdin.close()
-        parent.wait(PATIENCE)
+        parent.wait(PATIENCE_S)
         parent.stdout.close()
 
 
@@ -80,7 +79,7 @@ def test_status_that_the_parent_collected_first(collected, tmp_path, how, status
         assert rank.seen_status is None
         os.kill(rank.pid, signal.SIGUSR1)
         assert parent.stdout.readline() == "collected\n"
-        assert select.select([descriptor], [], [], PATIENCE)[0]
+        assert select.select([descriptor], [], [], PATIENCE_S)[0]
         watch.notice(descriptor)
         assert rank.stat() is None and watch.descriptors == []
         watch.read([rank])
@@ -101,7 +100,7 @@ def test_status_of_a_zombie_also_where_it_is_zero(tmp_path):
         assert rank.seen_status == 0
     finally:
         watch.close()
-        process.wait(PATIENCE)
+        process.wait(PATIENCE_S)
 
 
 def test_launcher_tells_before_the_rank_is_found(collected, tmp_path):

@@ -52,7 +52,7 @@ def recorded(tmp_path: Path, text: str, world_size: int) -> RankCase:
         env={**kept, **job, **case, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "[2.0, 2.0, 2.0]\n"), done.stderr

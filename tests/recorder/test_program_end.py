@@ -72,7 +72,7 @@ def run(script: Path, case: Path | None) -> subprocess.CompletedProcess[bytes]:
         env={**kept, "RANK": "0", "WORLD_SIZE": "1", **recorded},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
 
@@ -152,7 +152,7 @@ def test_what_multiprocessing_ends_its_child_with_is_not_the_rank_s_call(
     done = subprocess.run(
         [sys.executable, script],
         env={**environment, "HANGLAB_CASE": str(tmp_path / "case")},
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == code

@@ -177,7 +177,6 @@ def test_what_is_no_case_is_said(tmp_path):
     assert caught.value.advice == "Read it with a newer hanglab."
 
 
-@pytest.mark.timeout(20)
 def test_damage_is_a_problem_and_no_exception(tmp_path):
     folder = write_rank(tmp_path / "case", 0)
     (folder / files.PROGRESS.name).write_bytes(b"HANGLAB1")

@@ -30,7 +30,7 @@ def test_importing_loads_no_package_of_others_and_no_other_room(module: str) -> 
         [sys.executable, "-c", LOADED.format(module=module)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

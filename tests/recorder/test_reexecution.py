@@ -48,7 +48,7 @@ def test_one_rank_before_and_after(tmp_path: Path) -> None:
         env={**kept, "RANK": "0", "WORLD_SIZE": "1", **recorded},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=True,
     )
     before, after = done.stdout.split()
@@ -84,7 +84,7 @@ def test_whoever_watches_survives_it(tmp_path: Path) -> None:
             progress.identify(0, 0, 1)
             progress.step(number)
         (tmp_path / "done").touch()
-        assert (watching.communicate(timeout=60)[0], watching.returncode) == ("399\n", 0)
+        assert (watching.communicate(timeout=280)[0], watching.returncode) == ("399\n", 0)
     finally:
         watching.kill()
         watching.communicate()

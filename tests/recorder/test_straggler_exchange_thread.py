@@ -38,5 +38,5 @@ def test_the_interpreter_does_not_end_under_a_call_of_its_store(tmp_path: Path) 
     ) as job:
         assert job.stdout is not None and job.stdout.readline() == "left\n"
         go_on.write_bytes(b"")
-        assert job.wait(30) == 0
+        assert job.wait(280) == 0
     assert told.read_bytes() == b"value"

@@ -25,7 +25,7 @@ def test_no_look_ends_the_process(look: str) -> None:
         [sys.executable, str(PROGRAM), "3", look],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,6 @@ from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = [
     needs_torch,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(
         os.geteuid() != 0,
         reason="needs a namespace of processes: run as root (--cap-add SYS_ADMIN)",

@@ -30,7 +30,7 @@ from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from recording_support import HANGLAB, PATIENCE, environment, program
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from hanglab.analyzer.verdict import Cause, DecisionWay
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 PROGRAM = PROGRAMS / "branching_program.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -28,7 +28,6 @@ def test_sends_and_receives_of_gloo_are_shown(
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.timeout(300)
 def test_operations_have_the_names_that_they_were_called_by(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

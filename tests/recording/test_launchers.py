@@ -16,7 +16,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.system import procfs
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 PROGRAM = str(PROGRAMS / "launched_program.py")
 

@@ -21,7 +21,7 @@ from recording_support import HANGLAB, PATIENCE, hanglab, program, started
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 #: What moves a cursor or colours a text.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -33,7 +33,7 @@ def test_the_case_is_kept_and_told_of(tmp_path: Path, broken: str, words: str) -
     case = tmp_path / "case"
     program = RECORD.format(broken=broken, case=str(case))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 7, done.stderr
     assert words in done.stderr and "Traceback" not in done.stderr

@@ -17,7 +17,7 @@ from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 
 def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):

@@ -19,7 +19,7 @@ from recording_support import HANGLAB, PROGRAMS, below, environment, hanglab, pr
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = [needs_torch, pytest.mark.timeout(300)]
+pytestmark = needs_torch
 
 SEEDED = PROGRAMS / "seeded_program.py"
 

@@ -16,8 +16,6 @@ from hanglab.harness.recording import case_folder
 from hanglab.harness.recording.case_folder import claim_folder, make_some_folder, name_folder
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = pytest.mark.timeout(300)
-
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
@@ -186,12 +184,12 @@ def test_of_two_recordings_into_one_folder_at_once_the_second_is_refused(tmp_pat
         commands = [one, other]
         wait_for(lambda: any(c.poll() is not None for c in commands), "one to be refused")
         (refused,) = [c for c in commands if c.poll() is not None]
-        said_by_it = refused.communicate(timeout=60)[1]
+        said_by_it = refused.communicate(timeout=280)[1]
         assert refused.returncode == 64
         assert "nothing is overwritten" in " ".join(said_by_it.replace("│", " ").split())
         go_on.touch()
         (recorded,) = [c for c in commands if c is not refused]
-        assert recorded.wait(60) == 0
+        assert recorded.wait(280) == 0
     assert CaseReader(case).manifest is not None
 
 
@@ -241,7 +239,7 @@ def test_a_command_is_run_although_another_takes_the_name_of_its_folder(tmp_path
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 7, done.stderr

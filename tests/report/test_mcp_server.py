@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from installed import needs
 
-pytestmark = [needs("mcp", "pip install 'hanglab[mcp]'"), pytest.mark.timeout(120)]
+pytestmark = needs("mcp", "pip install 'hanglab[mcp]'")
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "local"
 COMMAND = ["-m", "hanglab.harness.cli", "mcp"]

@@ -11,8 +11,6 @@ import pytest
 from pages import entry_of_each_cause, page_of, unpacked
 from test_page import hostile_dumps
 
-pytestmark = pytest.mark.timeout(300)
-
 #: Six causes whose pages have all that pages have.
 SIX = (
     "skipped_collective",

@@ -59,7 +59,6 @@ def _went_apart(branch: Branch, mine: list[Event], theirs: list[Event]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seeds",
     [

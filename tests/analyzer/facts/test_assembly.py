@@ -131,7 +131,6 @@ def test_progress_is_that_of_the_capture(
     assert (view.ended is None) is (step == 4)
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("impossible", [2**62, -3])
 @pytest.mark.parametrize("whose", ["the job's", "the rank's"])
 def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(

@@ -73,7 +73,7 @@ def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
             event.set()
             lock.release()
             for thread in (a, b, c):
-                thread.join(10)
+                thread.join(280)
 
 
 C10D = "/x/site-packages/torch/distributed/distributed_c10d.py"

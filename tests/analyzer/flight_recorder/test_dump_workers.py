@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,17 @@ from hanglab.analyzer.flight_recorder import worker_pool
 from hanglab.analyzer.flight_recorder.worker_pool import Limits, Lost, Pool
 
 
-def run(function: Callable[[int], Any], count: int, *, seconds: float = 5.0) -> dict[int, Any]:
-    limits = Limits(seconds, 64 << 20)
-    pool: Pool[int, Any] = Pool(function, range(count), lambda item: limits, count=2)
+def run(
+    function: Callable[[int], Any],
+    count: int,
+    *,
+    seconds: float = 5.0,
+    seconds_of: Mapping[int, float] | None = None,
+) -> dict[int, Any]:
+    def limits(item: int) -> Limits:
+        return Limits((seconds_of or {}).get(item, seconds), 64 << 20)
+
+    pool: Pool[int, Any] = Pool(function, range(count), limits, count=2)
     results = list(pool.run())
     assert len(results) == count
     return dict(results)
@@ -69,15 +77,16 @@ def test_an_endless_loop_ends_with_its_processor_time() -> None:
 
 
 def test_an_item_that_blocks_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "_WALL_GRACE_S", 0.5)
-    monkeypatch.setattr(worker_pool, "_WALL_FACTOR", 0.0)
+    monkeypatch.setattr(worker_pool, "_WALL_GRACE_S", 0.0)
+    monkeypatch.setattr(worker_pool, "_WALL_FACTOR", 1.0)
 
     def function(item: int) -> int:
         if item == 1:
             signal.pause()
         return item
 
-    assert run(function, 3) == {0: 0, 1: Lost("could not be read in time"), 2: 2}
+    results = run(function, 3, seconds=100.0, seconds_of={1: 0.5})
+    assert results == {0: 0, 1: Lost("could not be read in time"), 2: 2}
 
 
 def test_memory_has_a_limit() -> None:
@@ -129,8 +138,8 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: int) -> None:
         children = psutil.Process(parent.pid).children()
         assert children
         parent.send_signal(number)
-        parent.wait(timeout=30)
-        _, alive = psutil.wait_procs(children, timeout=30)
+        parent.wait(timeout=280)
+        _, alive = psutil.wait_procs(children, timeout=280)
         assert not alive
     finally:
         for process in [parent, *children]:

@@ -125,4 +125,4 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
         assert times == "3"
         reader = psutil.Process(int(child))
         parent.communicate("die\n")
-        reader.wait(timeout=30)
+        reader.wait(timeout=280)

@@ -233,7 +233,7 @@ def test_real_jobs_accuse_nobody_by_numbers_of_an_earlier_generation(
     arguments = [tmp_path, size, steps, wrong, kind, port]
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
     environment = os.environ | {"TORCH_FR_BUFFER_SIZE": "500"}
-    subprocess.run(command, env=environment, timeout=240, check=True)
+    subprocess.run(command, env=environment, timeout=280, check=True)
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     later = time.time() + 60

@@ -269,7 +269,7 @@ def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
         [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-j", str(folder)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "path")},
     )
     cell = re.compile(r"(\w+)\(input_sizes=(\[\[.*?\]\]), state=(\w+)\)")
@@ -385,7 +385,7 @@ def test_the_command_says_what_is_not_there(tmp_path: Path) -> None:
         [str(Path(sys.executable).with_name("hanglab")), "entries", str(tmp_path), "--seq", "70"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0

@@ -31,7 +31,7 @@ job = launcher.start(
     )
 )
 while job.alive():
-    for exit in job.events(60):
+    for exit in job.events(280):
         print(exit.rank, exit.code, exit.signal, flush=True)
 job.end()
 launcher.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, os.path.dirname(__file__))
-from forked_ranks import Rank, comes
+from forked_ranks import PATIENCE_S, Rank, comes
 
 #: How long something is watched that must not happen, in seconds.
 SILENCE_S = 0.25
@@ -21,6 +22,11 @@ SILENCE_S = 0.25
 
 def stays_open(work: Any) -> bool:
     return not comes(work.is_completed, SILENCE_S)
+
+
+def patience() -> float:
+    """How long to look for what comes, or does not, as the test expects (COMES) of the two."""
+    return PATIENCE_S if os.environ["COMES"] == "1" else SILENCE_S * 2
 
 
 def connect(group: Any = None) -> None:
@@ -240,7 +246,7 @@ def queue_is_full(rank: Rank) -> None:
 
     thread = threading.Thread(target=launch)
     thread.start()
-    comes(lambda: len(launched) >= 16, 5.0)
+    comes(lambda: len(launched) >= 16, PATIENCE_S)
     more = comes(lambda: len(launched) > 16, SILENCE_S)
     rank.tell(blocked=len(launched) == 16 and not more)
     rank.signal("full")
@@ -258,7 +264,7 @@ def orders_crossed(rank: Rank) -> None:
         dist.all_reduce(torch.ones(2), group=group, async_op=True)
         for group in (groups if rank.number == 0 else groups[::-1])
     ]
-    rank.tell(done=comes(lambda: all(work.is_completed() for work in works), SILENCE_S * 2))
+    rank.tell(done=comes(lambda: all(work.is_completed() for work in works), patience()))
 
 
 def orders_crossed_on_the_stream(rank: Rank) -> None:
@@ -450,7 +456,7 @@ def loader_workers(rank: Rank) -> None:
 
 def many_small(rank: Rank) -> None:
     """All ranks of a large job through one collective after the other, without a time limit hit."""
-    rank.join(timeout_s=20.0)
+    rank.join(timeout_s=PATIENCE_S)
     for _ in range(5):
         tensor = torch.ones(4)
         dist.all_reduce(tensor)
@@ -468,9 +474,10 @@ def device_order(rank: Rank) -> None:
         give_order(os.getpid(), Order[os.environ["ORDER"]], float(os.environ["AMOUNT"]), text)
     begun = time.monotonic()
     first = dist.all_reduce(torch.ones(2), async_op=True)
-    ended = [comes(first.is_completed, SILENCE_S)]
+    first_ends, second_ends = json.loads(os.environ["ENDS"])[rank.number]
+    ended = [comes(first.is_completed, PATIENCE_S if first_ends else SILENCE_S)]
     second = dist.all_reduce(torch.ones(2), async_op=True)
-    ended.append(comes(second.is_completed, SILENCE_S))
+    ended.append(comes(second.is_completed, PATIENCE_S if second_ends else SILENCE_S))
     rank.tell(ended=ended, seconds=time.monotonic() - begun, started=first.operation.started_ns > 0)
     try:
         second.wait()
@@ -478,7 +485,7 @@ def device_order(rank: Rank) -> None:
     except Exception as error:
         rank.tell(error=str(error))
     if os.environ["ORDER"] == "FAIL":
-        time.sleep(5)  # the watchdog ends the process
+        time.sleep(PATIENCE_S)  # the watchdog ends the process
     os._exit(0)
 
 
@@ -491,10 +498,10 @@ def aborted(rank: Rank) -> None:
         return
     tensor = torch.ones(2)
     work = dist.all_reduce(tensor, async_op=True)
-    comes(lambda: work.operation.started_ns > 0, 5.0)
+    comes(lambda: work.operation.started_ns > 0, PATIENCE_S)
     if rank.number == 0:
         dist.group.WORLD.abort()
-        rank.tell(over=comes(work.is_completed, 5.0), values=tensor.tolist())
+        rank.tell(over=comes(work.is_completed, PATIENCE_S), values=tensor.tolist())
         rank.wait_for("open")
         rank.signal("looked")
     else:
@@ -517,7 +524,7 @@ def memory_is_let_go(rank: Rank) -> None:
     dist.barrier()
     del tensor
     gc.collect()
-    rank.tell(gone=comes(lambda: gc.collect() >= 0 and storage() is None, 2.0))
+    rank.tell(gone=comes(lambda: gc.collect() >= 0 and storage() is None, PATIENCE_S))
 
 
 def multiplied_before(rank: Rank) -> None:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 sys.path.insert(0, os.path.dirname(__file__))
 from behaviours import SILENCE_S, connect, stays_open
-from forked_ranks import Rank, comes
+from forked_ranks import PATIENCE_S, Rank, comes
 
 #: Bytes of a message, and how many a second the narrow link carries.
 MESSAGE = 4096
@@ -40,7 +40,7 @@ def _send_round(rank: Rank) -> float:
         dist.irecv(into, (me - 1) % n),
         dist.isend(torch.ones(MESSAGE, dtype=torch.uint8), (me + 1) % n),
     ]
-    comes(works[0].is_completed, 10.0)
+    comes(works[0].is_completed, PATIENCE_S)
     return time.monotonic() - begun
 
 
@@ -66,7 +66,9 @@ def flapping_link(rank: Rank) -> None:
     _order_link(rank, "FLAP_LINK", 4 * SILENCE_S, " 1000")
     tensor = torch.ones(2)
     work = dist.all_reduce(tensor, async_op=True)
-    rank.tell(held=stays_open(work), came=comes(work.is_completed, 10.0), values=tensor.tolist())
+    rank.tell(
+        held=stays_open(work), came=comes(work.is_completed, PATIENCE_S), values=tensor.tolist()
+    )
 
 
 def link_down(rank: Rank) -> None:
@@ -75,7 +77,7 @@ def link_down(rank: Rank) -> None:
     # It stays open for longer than that: without a time for which it is up it is down for good.
     _order_link(rank, "FLAP_LINK", SILENCE_S / 4, " 0")
     work = dist.all_reduce(torch.ones(2), async_op=True)
-    started = comes(lambda: work.operation.started_ns > 0, 5.0)
+    started = comes(lambda: work.operation.started_ns > 0, PATIENCE_S)
     rank.tell(open=stays_open(work), started=started)
     os._exit(0)
 
@@ -132,5 +134,6 @@ def xid_logged(rank: Rank) -> None:
     if rank.number == 1:
         give_order(os.getpid(), Order.HALT, 79.0)
         rank.tell(pid=os.getpid())
-        comes(lambda: os.path.exists(os.path.join(os.environ["HANGLAB_RUNTIME"], "kernel.log")), 5)
+        log = os.path.join(os.environ["HANGLAB_RUNTIME"], "kernel.log")
+        comes(lambda: os.path.exists(log), PATIENCE_S)
     os._exit(0)

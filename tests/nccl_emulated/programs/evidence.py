@@ -12,7 +12,7 @@ import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 sys.path.insert(0, os.path.dirname(__file__))
-from forked_ranks import Rank, comes
+from forked_ranks import PATIENCE_S, Rank, comes
 
 
 def _dump(*wanted: bool) -> dict:
@@ -37,15 +37,15 @@ def states(rank: Rank) -> None:
     if rank.number == 1:
         rank.wait_for("dumped")
         return
-    assert comes(lambda: _retired(0), 10.0)
+    assert comes(lambda: _retired(0), PATIENCE_S)
     dist.all_gather_single(torch.empty(4), torch.ones(2))
     dist.broadcast(torch.ones(5, dtype=torch.float64), src=1)
     from hanglab.harness.nccl_emulated.device import current_device
 
     device = current_device()
-    assert comes(lambda: device.outstanding[0].started_ns != 0, 5.0)
+    assert comes(lambda: device.outstanding[0].started_ns != 0, PATIENCE_S)
     if os.environ["TORCH_NCCL_ENABLE_TIMING"] == "1":
-        assert comes(lambda: _last_started() == 2, 10.0)
+        assert comes(lambda: _last_started() == 2, PATIENCE_S)
     content = _dump(True, True, False)
     rank.tell(
         dump=content,
@@ -69,7 +69,7 @@ def batches(rank: Rank) -> None:
         work.wait()
     into.tolist()
     dist.barrier()
-    assert comes(lambda: _retired(-1), 10.0)
+    assert comes(lambda: _retired(-1), PATIENCE_S)
     rank.tell(dump=_dump(True, False, False))
 
 
@@ -80,12 +80,12 @@ def time_limit(rank: Rank) -> None:
     torch.zeros(1).item()
     if rank.number == 1:
         file = os.environ["TORCH_FR_DUMP_TEMP_FILE"]
-        comes(lambda: os.path.exists(file + "0") and os.path.exists(file + "1"), 10.0)
+        comes(lambda: os.path.exists(file + "0") and os.path.exists(file + "1"), PATIENCE_S)
         rank.tell(files=[os.path.exists(file + str(number)) for number in (0, 1)])
         os._exit(0)
     dist.all_reduce(torch.ones(7))
     rank.tell(host="went on")
-    time.sleep(20)
+    time.sleep(PATIENCE_S)
 
 
 def pipe(rank: Rank) -> None:
@@ -93,11 +93,11 @@ def pipe(rank: Rank) -> None:
     dist.all_reduce(torch.ones(3))
     torch.zeros(1).item()
     path = f"{os.environ['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}{rank.number}.pipe"
-    comes(lambda: os.path.exists(path), 5.0)
+    comes(lambda: os.path.exists(path), PATIENCE_S)
     with open(path, "w") as asked:
         asked.write("1")
     file = os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank.number)
-    comes(lambda: os.path.exists(file) and os.path.getsize(file) > 0, 5.0)
+    comes(lambda: os.path.exists(file) and os.path.getsize(file) > 0, PATIENCE_S)
     with open(file, "rb") as dump:
         rank.tell(names=[entry["profiling_name"] for entry in pickle.load(dump)["entries"]])
 

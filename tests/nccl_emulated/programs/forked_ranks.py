@@ -25,6 +25,8 @@ import torch.distributed as dist
 
 #: Between two looks at a condition, in seconds.
 PACE_S = 0.005
+#: Within it all comes that comes at all, on a crowded machine, too, in seconds.
+PATIENCE_S = 100.0
 
 
 def backend() -> str:
@@ -43,7 +45,7 @@ class Rank:
         self._file = file
         self._store = dist.FileStore(str(folder / "signals"), size)
 
-    def join(self, timeout_s: float = 60.0) -> None:
+    def join(self, timeout_s: float = PATIENCE_S) -> None:
         """Initialise the default group, on the device that the tests are run on."""
         torch.set_num_threads(1)
         if backend() == "nccl":
@@ -72,7 +74,7 @@ class Rank:
         self._store.set(name, "1")
 
     def wait_for(self, name: str) -> None:
-        self._store.wait([name], timedelta(seconds=30))
+        self._store.wait([name], timedelta(seconds=PATIENCE_S))
 
 
 def comes(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -103,7 +105,7 @@ def run_rank(order: dict[str, Any], number: int, folder: Path) -> None:
     # Peers may still read what lies in this process; hung threads must not hold it up either.
     (folder / f"{number}.done").touch()
     if code == 0:
-        comes(lambda: len(list(folder.glob("*.done"))) >= order["size"], 20.0)
+        comes(lambda: len(list(folder.glob("*.done"))) >= order["size"], PATIENCE_S)
     sys.stderr.flush()
     os._exit(code)
 
@@ -117,7 +119,7 @@ def run_job(order: dict[str, Any]) -> list[dict[str, Any]]:
             if pid == 0:
                 run_rank(order, number, folder)
             pids.append(pid)
-        codes = wait_for_all(pids, order.get("limit_s", 30.0))
+        codes = wait_for_all(pids, order["limit_s"])
         answers = []
         for number in range(order["size"]):
             told = folder / f"{number}.json"

@@ -15,7 +15,7 @@ import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 sys.path.insert(0, os.path.dirname(__file__))
-from forked_ranks import Rank, comes
+from forked_ranks import PATIENCE_S, Rank, comes
 
 CULPRIT = 3
 
@@ -65,7 +65,7 @@ def hangs(rank: Rank) -> None:
     rank.signal(f"launched{me}")
     for other in range(4):
         rank.wait_for(f"launched{other}")
-    assert comes(lambda: settled(me), 10.0)
+    assert comes(lambda: settled(me), PATIENCE_S)
     rank.tell(dump=pickle.loads(c10d._dump_fr_trace(True, False, True)))
     rank.signal(f"dumped{me}")
     for other in range(4):

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, os.path.dirname(__file__))
-from behaviours import SILENCE_S, connect
-from forked_ranks import Rank, comes
+from behaviours import SILENCE_S, connect, patience
+from forked_ranks import PATIENCE_S, Rank, comes
 
 
 def of_all_kinds(rank: Rank) -> None:
@@ -81,7 +81,7 @@ def mismatch_inside(rank: Rank) -> None:
         tensor = torch.ones(9 if number == 20 and rank.number == 1 else 8)
         works.append(dist.all_reduce(tensor, async_op=True))
     rank.signal("launched")
-    assert comes(works[19].is_completed, 5.0)
+    assert comes(works[19].is_completed, PATIENCE_S)
     rank.tell(more=comes(works[20].is_completed, SILENCE_S))
     rank.tell(
         completed=[work.is_completed() for work in works].count(True),
@@ -109,8 +109,8 @@ def slot_in_launch_order(rank: Rank) -> None:
     works = [dist.all_reduce(torch.ones(2), group=group, async_op=True) for group in groups]
     if rank.number == 0:
         rank.signal("launched")
-    assert comes(works[0].is_completed, 5.0)
-    rank.tell(done=comes(lambda: all(work.is_completed() for work in works), SILENCE_S * 2))
+    assert comes(works[0].is_completed, PATIENCE_S)
+    rank.tell(done=comes(lambda: all(work.is_completed() for work in works), patience()))
 
 
 def halted_behind_published(rank: Rank) -> None:
@@ -124,11 +124,11 @@ def halted_behind_published(rank: Rank) -> None:
     works = [dist.all_reduce(torch.ones(2), async_op=True) for _ in range(10)]
     if rank.number == 0:
         rounds = dist.group.WORLD._launches.communicator().rounds
-        assert comes(lambda: rounds.open == 10, 5.0)
+        assert comes(lambda: rounds.open == 10, PATIENCE_S)
         give_order(os.getpid(), Order.HALT)
         rank.signal("halted")
     works += [dist.all_reduce(torch.ones(2), async_op=True) for _ in range(10)]
-    assert comes(works[9].is_completed, 5.0)
+    assert comes(works[9].is_completed, PATIENCE_S)
     comes(works[10].is_completed, SILENCE_S)
     rank.tell(completed=[work.is_completed() for work in works].count(True))
     rank.signal(f"told{rank.number}")
@@ -157,11 +157,12 @@ def waits_and_failures(rank: Rank) -> None:
     if rank.number == 0:
         comes(lambda: False, SILENCE_S)
         rank.signal("launched")
-    comes(lambda: works[2].operation.done, 5.0 if rank.number == 0 else SILENCE_S)
+    assert comes(lambda: works[1].operation.done, PATIENCE_S)
+    comes(lambda: works[2].operation.done, PATIENCE_S if rank.number == 0 else SILENCE_S)
     first, second = works[0].operation, works[1].operation
     rank.tell(
         waited_ms=(first.completed_ns - first.started_ns) / 1e6,
-        next_ms=(second.completed_ns - second.started_ns) / 1e6,
+        next_began=second.started_ns >= first.completed_ns,
         error=type(works[2].operation.error).__name__,
     )
     rank.signal(f"told{rank.number}")

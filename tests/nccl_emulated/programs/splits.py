@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 sys.path.insert(0, os.path.dirname(__file__))
 from behaviours import SILENCE_S
-from forked_ranks import Rank, comes
+from forked_ranks import PATIENCE_S, Rank, comes
 
 
 def bound(rank: Rank) -> None:
@@ -42,7 +42,7 @@ def group_of_two(rank: Rank) -> None:
     for number in range(2):
         rank.wait_for(f"looked{number}")
     rank.signal("looked")
-    assert comes(lambda: bool(made), 10.0)
+    assert comes(lambda: bool(made), PATIENCE_S)
     tensor = torch.ones(2)
     dist.all_reduce(tensor, group=made[0])  # type: ignore[arg-type]
     rank.tell(value=tensor.tolist())
@@ -60,7 +60,7 @@ def outsider_blocks(rank: Rank) -> None:
     thread.start()
     rank.tell(blocked=not comes(lambda: bool(made), SILENCE_S * 2))
     rank.signal("looked")
-    rank.tell(free=comes(lambda: bool(made), 10.0))
+    rank.tell(free=comes(lambda: bool(made), PATIENCE_S))
 
 
 def halves(rank: Rank) -> None:
@@ -93,7 +93,9 @@ def one_call_less(rank: Rank) -> None:
 
     thread = threading.Thread(target=make, daemon=True)
     thread.start()
-    rank.tell(through=comes(lambda: not thread.is_alive(), SILENCE_S * 3), made=len(made))
+    # Rank 2 alone gets through.
+    wait_s = PATIENCE_S if rank.number == 2 else SILENCE_S * 3
+    rank.tell(through=comes(lambda: not thread.is_alive(), wait_s), made=len(made))
     rank.signal(f"told{rank.number}")
     for number in range(3):
         rank.wait_for(f"told{number}")
@@ -119,10 +121,12 @@ def late_member(rank: Rank) -> None:
 
     thread = threading.Thread(target=initialise, daemon=True)
     thread.start()
+    if os.environ["TORCH_NCCL_USE_COMM_NONBLOCKING"] == "1":
+        comes(lambda: bool(states), PATIENCE_S)
     comes(lambda: len(states) > 1, SILENCE_S * 3)
     rank.tell(before=list(states))
     rank.signal("looked")
-    assert comes(lambda: len(states) == 2, 10.0)
+    assert comes(lambda: len(states) == 2, PATIENCE_S)
     rank.tell(after=list(states))
 
 

@@ -57,7 +57,7 @@ def test_a_write_that_fails_names_the_disk_without_room(tmp_path: Path) -> None:
         "print(json.dumps(rows))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=280
     )
     full, other = json.loads(ran.stdout)
     # Another job of this machine may have a full one, too.
@@ -81,7 +81,7 @@ def test_an_exception_is_written_down_without_a_descriptor_left(tmp_path: Path) 
             "PYTHONPATH": str(hook), "PATH": "/usr/bin:/bin", "RANK": "0", "WORLD_SIZE": "1",
             "HANGLAB_CASE": str(tmp_path / "case"), "HANGLAB_RUNTIME": str(tmp_path),
         },
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert ran.returncode == 1 and "Too many open files" in ran.stderr
     (path,) = (tmp_path / "case").glob("hosts/*/ranks/0.0/exceptions.jsonl")
