@@ -31,6 +31,9 @@ _NOTHING = nullcontext()
 SHORTEST_QUIET_S = 2.0
 #: Seconds that the ranks of a standing job get to say where each of them stands.
 SETTLING_S = 1.0
+#: Seconds more for those that have not by then: on a crowded host a rank that only waits for others
+#: may say so late, and would be named as one that the others wait for.  Each looks twice a second.
+LATE_WORD_S = 5.0
 
 
 class Detector:
@@ -89,6 +92,8 @@ class Detector:
         self._wrapped: list[WrappedCallable] = []
         self._complaints: set[str] = set()
         self._reporting = threading.Lock()
+        #: Held while a report of a job that stands is being made.
+        self._standing_report = threading.Lock()
         self._latest: Report | None = None
         self._number = 0
         Detector._made += 1
@@ -295,14 +300,22 @@ class Detector:
     def _report_standing(self) -> None:
         """Report where the job itself no longer can: say where this rank stands, and, on rank
         0, who is missing."""
+        if not self._standing_report.acquire(blocking=False):
+            return
         try:
+            quiet = self._measuring.quiet_s()
+            standing = self._measuring.standing(self._number, quiet)
+            self._peers.publish_standing(standing)
+            time.sleep(SETTLING_S)
+            # Without the lock: if the job goes on meanwhile, its own report waits for nobody.
+            self._peers.await_standings(LATE_WORD_S)
             with self._reporting:
-                standing = self._measuring.standing(self._number, self._measuring.quiet_s())
-                self._peers.publish_standing(standing)
-                time.sleep(SETTLING_S)
-                self._report(standing)
+                if self._measuring.quiet_s() > quiet:
+                    self._report(standing)
         except Exception as error:
             self._complain(f"The straggler report failed: {type(error).__name__}: {error}")
+        finally:
+            self._standing_report.release()
 
     # The end.
 

@@ -157,6 +157,12 @@ class Peers:
         if self._exchanging and size > 1:
             self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
 
+    def await_standings(self, patience_s: float) -> None:
+        """Wait until every rank has said where it stands, where this one reports on them."""
+        rank, size = exchange.rank_and_size()
+        if self._exchanging and size > 1 and (rank == 0 or not self._gathering):
+            self._standings([other for other in range(size) if other != rank], patience_s)
+
     def collect_standings(self, own: WaitState) -> PeerWindows:
         """Collect, of a job that stands, the latest windows and the ranks that the others wait for.
 
@@ -178,18 +184,22 @@ class Peers:
         self._nodes.update((r, s.node) for r, s in standings.items())
         return PeerWindows(size, windows, missing, dict(self._nodes))
 
-    def _standings(self, ranks: Iterable[int]) -> dict[int, WaitState]:
-        keys = [f"standing/{rank}" for rank in ranks]
-        found = self._carrier().gather(keys, lambda key, data: True, 0.0).wait(BRIEFLY_S)
+    def _standings(self, ranks: Iterable[int], patience_s: float = 0.0) -> dict[int, WaitState]:
         told = {}
-        for key, data in found.items():
+
+        def accept(key: str, data: bytes) -> bool:
+            rank = int(key.rpartition("/")[2])
             with contextlib.suppress(*_UNREADABLE):
                 standing = WaitState.from_json(data)
-                rank = int(key.rpartition("/")[2])
                 # One from before its latest window is about an earlier stand.
                 if standing.windows >= self._latest.get(rank, (0, 0.0))[0]:
                     told[rank] = standing
-        return told
+                    return True
+            return False
+
+        keys = [f"standing/{rank}" for rank in ranks]
+        self._carrier().gather(keys, accept, patience_s).wait(max(patience_s, BRIEFLY_S))
+        return dict(told)
 
     def agree_on_interval(self, own: int, last_chance: bool) -> int | None:
         """Rank 0's number of steps between reports; None while it is not known.

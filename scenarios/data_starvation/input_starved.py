@@ -30,12 +30,13 @@ class StoredRecords(Dataset):
     reference="foundation-model-stack/fms-fsdp#19",
 )
 def input_starved(job):
-    latency = 0.010 if job.faulty else 0.0  # FAULT
-    loader = DataLoader(StoredRecords(30 * 8, latency), batch_size=8, num_workers=1)
+    # Longer than a step takes where eight processes want each processor, too.
+    latency = 0.030 if job.faulty else 0.0  # FAULT
+    loader = DataLoader(StoredRecords(20 * 8, latency), batch_size=8, num_workers=1)
     layers = [torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 64)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _, batch in zip(job.steps(30), loader, strict=True):  # SEEN
+    for _, batch in zip(job.steps(20), loader, strict=True):  # SEEN
         with job.section("forward_backward"):
             model(batch.to(job.device).repeat(8, 1)).square().mean().backward()
         optimizer.step()

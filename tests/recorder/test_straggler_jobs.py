@@ -105,8 +105,11 @@ def test_a_report_appears_while_a_rank_hangs(start_job: StartJob) -> None:
     assert all("rank 2 has not reported for" in line for line in reports)
     assert "it has been in section 'data' for" in reports[0]
     lines = [json.loads(text) for text in evidence(job, 0)]
-    (report,) = [line for line in lines if line["kind"] == "report" and line["unasked"]]
-    assert [missing["rank"] for missing in report["missing"]] == [2]
+    # Again after twice the time, if this is read that late.
+    unasked = [line for line in lines if line["kind"] == "report" and line["unasked"]]
+    assert unasked
+    for report in unasked:
+        assert [missing["rank"] for missing in report["missing"]] == [2]
     go(job)
     ended_well(job)
 
@@ -126,7 +129,7 @@ def test_a_rank_that_does_not_come_to_the_report(start_job: StartJob) -> None:
     assert text.startswith("rank 2 has not reported for")
     # It is not held against anybody, and costs no more than was allowed for.
     assert second["relative"]["work"]["2"] is None and second["relative"]["work"]["1"] is not None
-    assert second["below"] == {} and second["took_ms"] < 2 * PATIENCE_S * 1e3
+    assert second["below"] == {} and second["took_ms"] < 1e3 * (PATIENCE_S + 20)
     go(job)
     ended_well(job)
     third = told(job)[-1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hanglab.recorder.straggler.peers import Peers, PeerWindows
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.table import SectionTable
-from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow, WaitState
 
 exactly = pytest.mark.skipif(
     sys.version_info >= (3, 12),
@@ -177,3 +178,38 @@ def test_nobody_publishes_a_window_that_nobody_reads(
         peers.publish(window(rank, {"section": 1.0}), unasked=False)
         peers.close()
     assert {int(path.name[-1]) for path in tmp_path.rglob("window*")} == published
+
+
+def test_a_rank_that_says_late_where_it_stands_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a crowded host; it only waits for others, and would be named for what they wait for."""
+
+    def waits(rank: int) -> WaitState:
+        return WaitState(rank, "node", 0, 3.0, communicating_s=3.0)
+
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    peers = Peers("prefix", tmp_path, True, True, False, lambda: None)
+    others = {rank: Peers("prefix", tmp_path, True, True, False, lambda: None) for rank in (1, 2)}
+    asked = threading.Event()
+    looked = peers._standings
+
+    def look(ranks: Iterable[int], patience_s: float = 0.0) -> dict[int, WaitState]:
+        asked.set()
+        return looked(ranks, patience_s)
+
+    def speak_late() -> None:
+        asked.wait()
+        for rank, other in others.items():
+            text = replace(waits(rank), communicating_s=None if rank == 2 else 3.0).to_json()
+            other._carrier().publish(f"standing/{rank}", text)
+
+    monkeypatch.setattr(peers, "_standings", look)
+    late = threading.Thread(target=speak_late)
+    late.start()
+    peers.await_standings(280.0)
+    late.join()
+    assert sorted(peers.collect_standings(waits(0)).missing) == [2]
+    for one in (peers, *others.values()):
+        one.close()
