@@ -14,6 +14,7 @@ import hypothesis
 import kept_launcher as kept
 import pytest
 import sharing
+import tracebacks
 from remains import Remains
 
 from hanglab.harness.pytest_plugin.markers import skip_unless_able
@@ -58,6 +59,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     result = yield
     item.config.stash[_REMAINS].note(item.nodeid)
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[object]) -> None:
+    if call.excinfo is not None:
+        tracebacks.repair(call.excinfo.value)
+        call.excinfo = pytest.ExceptionInfo.from_exception(call.excinfo.value)
 
 
 @pytest.fixture(scope="session", autouse=True)

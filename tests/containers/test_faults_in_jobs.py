@@ -75,7 +75,7 @@ def run(folder: Path, *names: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_faults_get_their_verdict_and_leave_nothing(tmp_path: Path, engine: DockerClient) -> None:
     for need in ("outside_processes", "outside_filter", "outside_storage"):
         found = capability(need)

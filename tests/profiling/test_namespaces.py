@@ -10,7 +10,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -223,9 +222,7 @@ def test_agents_of_two_hosts_behind_token_and_tls(
             assert ranks(wrong.stdout) == []
             assert reason in wrong.stderr
             assert "Traceback" not in wrong.stderr
-        began = time.monotonic()
         done = ask("--duration-ms", "100", "--out", str(tmp_path / "out"), "--json")
-        took = time.monotonic() - began
     assert done.returncode == 1, "one of the three is not there"
     answer = json.loads(done.stdout)
     assert sorted((r["rank"], r["state"], r["reason"]) for r in answer["receipts"]) == [
@@ -239,4 +236,3 @@ def test_agents_of_two_hosts_behind_token_and_tls(
     # Kineto's protocol counts whole milliseconds.
     assert abs(first - second) <= 1.0
     assert len(list((tmp_path / "out").iterdir())) == 2
-    assert took < 60
