@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.issued_orders import (
@@ -137,7 +137,6 @@ class ProgramOrders:
             if (found := self.parting(*pair)) is not None
         }
         # Orders of the ranks' own are no departures beside what is one.
-        everywhere = partings
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         if len(clear) > 1 and all(
             pair in clear or Edit.SWAPPED in one.parting.proved for pair, one in partings.items()
@@ -151,23 +150,25 @@ class ProgramOrders:
             odd = min(next(iter(partings)))
         if odd is None or (waits is not None and not _holds_up(odd, waits)):
             return None
-        if self._shares_order(odd, everywhere.keys() - partings.keys(), everywhere):
-            return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
+        if any(self._is_shared(side) for side in sides):
+            return None
         return self._departure(odd, sides, tied=tied)
 
-    def _shares_order(
-        self,
-        odd: int,
-        reordered: Iterable[tuple[int, int]],
-        partings: Mapping[tuple[int, int], PartedOrders],
-    ) -> bool:
-        """True if one of those with an order of their own did all that the odd one did, as it did.
-
-        ``reordered`` are pairs that part by calls in another order alone.
-        """
-        own = {rank for pair in reordered for rank in pair} - {odd}
-        return any((min(odd, other), max(odd, other)) not in partings for other in own)
+    def _is_shared(self, side: PartedOrders) -> bool:
+        """True if a third rank made the call at which the first left the order, behind the same."""
+        call, _ = side.calls
+        pairs = pairwise(side.mine.issued)
+        before = next((one for one, then in pairs if then is call), None)
+        if call is None or before is None:
+            return False
+        return any(
+            before.is_one_with(one) and call.is_one_with(then)
+            for rank, orders in self._orders.items()
+            if rank not in (side.mine.rank, side.theirs.rank)
+            for order in orders
+            for one, then in pairwise(order.issued)
+        )
 
     def _departure(self, odd: int, sides: list[PartedOrders], *, tied: bool) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""

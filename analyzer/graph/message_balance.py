@@ -62,8 +62,6 @@ class _History:
     kinds: dict[_Mark, tuple[int, int, int]] = field(default_factory=dict)
     #: Groups of which all messages are known from the first on.
     counted: set[int] = field(default_factory=set)
-    #: What has finished was left out, so nothing can be counted.
-    active_only: bool = False
 
 
 def find_unmatched_messages(
@@ -118,6 +116,7 @@ def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
     """Operations that a rank has issued from the thread that issues its messages."""
     history = _History()
     places: dict[str, int] = {}
+    uncounted = set()
     for place, group in enumerate(group_table.groups):
         progress = group.progress.get(rank)
         if progress is None or progress.part is None or group.doubtful or group.misnamed:
@@ -125,7 +124,8 @@ def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
         places[progress.part.name] = place
         if progress.part.counted:
             history.counted.add(place)
-        history.active_only |= progress.part.active_only
+        elif progress.part.active_only:
+            uncounted.add(place)
     group_at = np.array([places.get(g.name, ABSENT) for g in entries.group_names])[entries.group]
     halves = np.array([bool(op_of(one.op).half) for one in entries.operations])
     messages = np.flatnonzero(halves[entries.operation] & (group_at != ABSENT))
@@ -133,8 +133,8 @@ def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
         thread_of(entries, int(row))
         for row in messages[np.unique(entries.thread[messages], return_index=True)[1]]
     }
-    if history.active_only or len(threads) != 1:
-        return history
+    if len(threads) != 1 or not uncounted.isdisjoint(group_at[messages].tolist()):
+        return _History()  # What has finished was left out, so nothing can be counted.
     keys = (
         group_at[messages].astype(np.int64) * len(entries.operations) + entries.operation[messages]
     )
@@ -165,7 +165,7 @@ class _Balance:
     def odd_ends(self, channel: _CountedChannel) -> tuple[int, ...] | None:
         """The ends whose counts are not those of earlier rounds; None where the counts agree."""
         sender, receiver = (self._histories.get(rank) for rank in channel.ends)
-        if sender is None or receiver is None or sender.active_only or receiver.active_only:
+        if sender is None or receiver is None:
             return None
         nothing = np.zeros(0, dtype=np.int64)
         rows = [one.channels.get(channel, nothing) for one in (sender, receiver)]

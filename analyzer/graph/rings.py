@@ -30,6 +30,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.recorder.case.operations import op_of
 
 
 class RingReader:
@@ -121,6 +122,9 @@ class RingReader:
             if not (full and self._name_either_way(cycle, calls, unsure, waits)):
                 self.undecided.update(unsure)
             return
+        if all(p2p) and _is_of_queues_alone(cycle):
+            self.undecided.update(ranks)
+            return
         if full and not any(p2p):
             if _is_of_streams_alone(cycle) or was_crossed_before(cycle, self._lookup):
                 self.undecided.update(ranks)
@@ -172,6 +176,9 @@ class RingReader:
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
+            if misdirected is None and _is_of_one_rank(cycle):
+                self.undecided.update(ranks)
+                return
         if misdirected is not None:
             self.unmatched.append(misdirected)
         self.cycles.append(
@@ -302,6 +309,30 @@ def _is_of_streams_alone(cycle: WaitCycle) -> bool:
         if not progress.part.active_only:
             return False
     return True
+
+
+def _is_of_queues_alone(cycle: WaitCycle) -> bool:
+    """True if no message of a ring lacks its other half, and each is behind one of another group.
+
+    These have streams of their own.  Whether one stream waits for another no buffer tells, so a
+    device may have stopped.
+    """
+    ranks = [*cycle.places]
+    return all(
+        following in cycle.places[rank].behind
+        and cycle.places[rank].group is not cycle.places[following].group
+        for rank, following in zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+    )
+
+
+def _is_of_one_rank(cycle: WaitCycle) -> bool:
+    """True if a ring of messages has members that are none of the ends of what closed it.
+
+    Where all wait to send, or all to receive, the program makes the ring.  Else one of them is out
+    of turn, nobody knows which, and of four or more some neither are it nor wait for it.
+    """
+    sends = {op_of(place.op).sends for place in cycle.places.values()}
+    return len(cycle.places) > 3 and len(sends) > 1
 
 
 def _any_of_a_batch(

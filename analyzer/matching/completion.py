@@ -203,18 +203,45 @@ def _close_silent_batches(
     if not len(mine):
         return
     numbers = entries.p2p_seq[mine]
-    idle = active_only and status is not None and status.enqueued == status.completed
-    if status is not None and status.enqueued == int(numbers[-1]) <= int(entries.seq[mine[-1]]):
-        # The last one enqueued is a send or receive, the last one finished may be the
-        # collective of the same number.
-        idle = False
     still_open = set(numbers[ends[mine]].tolist())
     counts = Counter(numbers.tolist())
-    in_use = bool(still_open) or any(count > 1 for count in counts.values())
+    last = _ended_last(entries, int(mine[-1]), status) if active_only else None
+    # Whoever sends in batches does so always: one message that no batch holds speaks against it.
+    in_batches = active_only and all(
+        _had_an_end(entries, rows, row, status)
+        for row, number in zip(mine.tolist(), numbers.tolist(), strict=True)
+        if counts[number] == 1 and number not in still_open and number != last
+    )
     for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
         if number in still_open:
             continue
         whole = counts[number] > 1 and (active_only or row + counts[number] < len(entries))
-        rest = active_only and in_use and row == 0
-        if idle or whole or rest:
+        if whole or number == last or in_batches:
             done[row] = True
+
+
+def _ended_last(entries: Entries, row: int, status: GroupStatus | None) -> int | None:
+    """The number of the send, receive or batch that was issued last, if it has ended."""
+    if status is None or status.enqueued != status.completed:
+        return None
+    if status.enqueued == int(entries.p2p_seq[row]) <= int(entries.seq[row]):
+        # The last one enqueued is a send or receive, the last one finished may be the
+        # collective of the same number.
+        return None
+    return status.completed
+
+
+def _had_an_end(entries: Entries, rows: Int64, row: int, status: GroupStatus | None) -> bool:
+    """True if what a dump of active entries lacks behind a message is the end of its batch.
+
+    And no operation of its group: whatever of that has not ended it shows, and a message that no
+    batch holds is shown because it has not.  Later ones, to other peers, may have ended before it.
+    """
+    number = int(entries.p2p_seq[row])
+    if status is None or number > (status.completed or 0):
+        return False
+    later = rows[rows > row]
+    if not len(later):
+        return False
+    left_out = int(entries.record_id[row + 1]) - int(entries.record_id[row]) - 1
+    return left_out > 0 and int(entries.op_id[later[0]]) == int(entries.op_id[row]) + 1

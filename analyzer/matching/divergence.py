@@ -10,7 +10,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32, Int64
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.calls import Call, Difference, Divergence
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
 from hanglab.analyzer.matching.later_votes import later_votes
@@ -443,6 +443,20 @@ def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
     return bool((table[mine][:, columns] == table[others][:, columns]).all())
 
 
+def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: int) -> bool:
+    """True if a rank called from the lines of that history until then, as far as is known."""
+    base, codes = sequences.of(rank)
+    if not base <= seq < base + len(codes):
+        return False
+    low = max(base, side.base)
+    mine = codes[low - base : seq - base + 1]
+    theirs = side.codes[low - side.base : seq - side.base + 1]
+    known = (mine != GAP) & (theirs != GAP)
+    columns: Int64 = np.array([OPERATION, SITE])
+    same = sequences.table[mine[known]][:, columns] == sequences.table[theirs[known]][:, columns]
+    return bool(known[-1:].all() and same.all())
+
+
 def _judge_shift(
     sequences: Sequences,
     lookup: CallLookup,
@@ -450,20 +464,26 @@ def _judge_shift(
     ahead: SignatureHistory,
     behind: SignatureHistory,
 ) -> Divergence | None:
-    members = set(sequences.group.members)
-    leaders = sorted(
-        rank for rank, (low, high) in ahead.windows.items() if low <= seq < high and rank in members
-    )
-    followers = sorted(
-        rank
-        for rank, (low, high) in behind.windows.items()
-        if low <= seq < high and rank in members
+    members = sequences.group.members
+    leaders, followers = (
+        [rank for rank in members if _goes_along(sequences, rank, side, seq)]
+        for side in (ahead, behind)
     )
     if not leaders or not followers:
         return None
     missing_votes = missing_votes_at(sequences, seq)
-    # Who does neither, or has not come yet, is on nobody's side.
-    known = len(members) - sum(rank in members for rank in missing_votes.unknown_calls)
+    # Who does neither, or has not come yet, is on nobody's side; nor is who makes the call of one,
+    # and made others before, by what is left of it: it may be shifted by a fault of its own.
+    sites = {_site(sequences, int(side.codes[seq - side.base])) for side in (ahead, behind)}
+    for rank in set(members).difference(leaders, followers):
+        progress = sequences.group.progress.get(rank)
+        part = progress.part if progress is not None else None
+        code = sequences.code(rank, seq)
+        if part is None or code == GAP or _site(sequences, code) not in sites:
+            continue
+        if part.base > 1 or part.active_only:
+            missing_votes.unknown_calls[rank] = UnknownCall.SHIFTED
+    known = len(members) - len(missing_votes.unknown_calls.keys() & members)
     conforming: list[int] | None = None
     if missing_votes.is_majority(max(len(leaders), len(followers)), known):
         conforming = max(leaders, followers, key=len)

@@ -62,6 +62,8 @@ def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> Nee
             f"longer buffers {holding}hold number {divergence.seq}",
             rank,
         )
+    if reason is UnknownCall.SHIFTED:
+        return Need(f"the calls of {{}} before number {divergence.seq}", rank=rank)
     if reason is UnknownCall.FINISHED:
         ending = "of {} with finished operations, too"
         return Need(f"a dump {ending}", f"dumps {ending}", rank)

@@ -1,0 +1,35 @@
+"""Votes on a call from another line, of members that leave the common order themselves."""
+
+from __future__ import annotations
+
+from graph_rows import Row, columns, world
+
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.matching.calls import Divergence, UnknownCall
+
+
+def divergences_of(*lines: str, first: int = 1) -> list[Divergence]:
+    """One group's reductions, from lines by their letters; of number ``first`` on nothing ended."""
+    dumps = []
+    for rank, mine in enumerate(lines):
+        rows = [
+            Row("all_reduce", number, done=number == first == 1, line=ord(line))
+            for number, line in enumerate(mine, start=first)
+        ]
+        status = {0: (first + len(mine) - 1, max(1, first - 1))}
+        dumps.append(
+            columns(rank, rows, members=world(len(lines)), status=status, first_record=first - 1)
+        )
+    return build_wait_for_graph(dumps).divergences
+
+
+def test_a_member_that_leaves_the_order_later_has_its_vote() -> None:
+    """Rank 2 called a twice; rank 1, which did as 0 and 3 did there, left one out behind it."""
+    (found,) = divergences_of("abababab", "abaabab", "aabababab", "abababab")
+    assert (found.seq, found.deviating) == (2, (2,))
+
+
+def test_a_member_that_was_shifted_before_has_none() -> None:
+    """Rank 1 has called a twice before, so that what it calls with rank 2 is no vote for that."""
+    (found,) = divergences_of("abab", "babab", "aabab", first=3)
+    assert found.undecided and found.unknown_calls == {1: UnknownCall.SHIFTED}
