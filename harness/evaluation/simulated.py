@@ -19,8 +19,9 @@ from hanglab.analyzer.program.job_dumps import KINDS, JobOptions, NoPlace, Simul
 from hanglab.analyzer.program.layouts import LAYOUTS, LayoutError
 from hanglab.harness.corpus.entries import Truth
 from hanglab.harness.evaluation.cases import LabelledCase
+from hanglab.harness.trials.drawing import make_trial
 from hanglab.harness.trials.folders import write_folder
-from hanglab.harness.trials.truth import Trial, make_trial
+from hanglab.harness.trials.truth import Trial
 
 #: What a fault of a Program is called in verdicts; where a device stops, dumps alone do not say
 #: why.

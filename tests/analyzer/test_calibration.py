@@ -16,7 +16,7 @@ from hanglab.analyzer.calibration import (
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
 from hanglab.harness.corpus.entries import Truth
 from hanglab.harness.evaluation.reliability import brier, reliability
-from hanglab.harness.trials.truth import make_trial
+from hanglab.harness.trials.drawing import make_trial
 from tools.calibration.diagram import draw
 from tools.calibration.fitting import fit, left_out, table_of
 from tools.calibration.labelled_findings import LabelledFinding, right

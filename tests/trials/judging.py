@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.trials.drawing import make_trial
 from hanglab.harness.trials.folders import write_folder
-from hanglab.harness.trials.truth import Trial, make_trial
+from hanglab.harness.trials.truth import Trial
 
 
 class Judgement(str, Enum):

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from hanglab.harness.trials.drawing import assemble
 from hanglab.harness.trials.losses import no_loss
 from hanglab.harness.trials.shapes.layouts import context_ring, halo
-from hanglab.harness.trials.truth import assemble
 from tests.trials.judging import Judgement, describe, judge, try_trial
 
 SHAPES = {"ring": context_ring, "halo": halo}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.harness.trials.truth import make_trial
+from hanglab.harness.trials.drawing import make_trial
 from tests.trials.judging import Judgement, describe, try_seed
 
 GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
@@ -48,7 +48,7 @@ MENDED = {
         9001290,
         28000745,
     ),
-    "a root, which no buffer holds, was judged by its cause": (9001166,),
+    "a root, which no buffer holds, was judged by its cause": (9001166, 28000184),
     "a device or host that stopped elsewhere was told as a message without its half": (
         8000158,
         8000272,

@@ -9,8 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.trials.drawing import make_trial
 from hanglab.harness.trials.folders import write_folder
-from hanglab.harness.trials.truth import Trial, make_trial
+from hanglab.harness.trials.truth import Trial
 from tools.calibration.labelled_findings import LabelledFinding, labelled, uncalibrated
 
 

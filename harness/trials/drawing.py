@@ -1,0 +1,74 @@
+"""Trials by their seeds: a program of a random shape, with random faults and losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hanglab.harness.trials.faults import CAUSES, Fault, play_with, random_fault
+from hanglab.harness.trials.losses import KINDS, random_loss
+from hanglab.harness.trials.player import Play
+from hanglab.harness.trials.programs import Program, Transport
+from hanglab.harness.trials.shapes import SHAPES
+from hanglab.harness.trials.truth import Trial
+
+FAULTS = (
+    "none", "host_stop", "host_stop", "device_stop", "skip", "extra", "size", "dtype", "kind",
+    "root", "splits", "peer", "order", "wrong_group", "drift", "two",
+)  # fmt: skip
+_SINGLE = tuple(kind for kind in CAUSES)
+
+
+def random_transport(random: Random) -> Transport:
+    return Transport(
+        eager=random.random() < 0.3,
+        tolerant=random.random() < 0.2,
+        lanes=1 if random.random() < 0.15 else 1_000_000,
+        queue=random.randint(4, 16) if random.random() < 0.15 else 1024,
+    )
+
+
+def make_trial(seed: int) -> Trial | None:
+    """The trial of that seed; None if its fault has no place, or leaves nothing open."""
+    random = Random(seed)
+    program = random.choice(SHAPES)(random)
+    kind = random.choice(FAULTS)
+    program = replace(program, transport=random_transport(random))
+    return assemble(seed, random, program, kind)
+
+
+def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
+    """All ended, and yet a buffer holds arguments that differ."""
+    ended = not played.open and not played.unfinished and program.transport.tolerant
+    return ended and all(fault.kind in ("size", "dtype") for fault in faults)
+
+
+def assemble(seed: int, random: Random, program: Program, kind: str) -> Trial | None:
+    healthy = play_with(program, ())
+    if healthy.open or healthy.unfinished:
+        return None  # Not legal with so few lanes.
+    if kind == "none":
+        faults: tuple[Fault, ...] = ()
+    elif kind == "two":
+        kinds = [random.choice(_SINGLE) for _ in range(2)]
+        made = [random_fault(random, program, one) for one in kinds]
+        found = [fault for fault in made if fault is not None]
+        if len({fault.rank for fault in found}) < 2:
+            return None
+        faults = tuple(found)
+    else:
+        fault = random_fault(random, program, kind)
+        if fault is None:
+            return None
+        faults = (fault,)
+    played = play_with(program, faults)
+    if faults and not played.open and not _shows(program, played, faults):
+        return None  # No operation shows it, so no dump can.
+    count = random.choice((0, 0, 1, 1, 2))
+    kinds_of_loss = tuple(random.sample(KINDS, count))
+    if program.size == 2:
+        kinds_of_loss = tuple(one for one in kinds_of_loss if one != "missing")
+    loss = random_loss(random, played, kinds_of_loss)
+    if not faults and random.random() < 0.5:
+        loss = replace(loss, waited_s=random.uniform(0.05, 10))
+    return Trial(seed, program, faults, played, loss)

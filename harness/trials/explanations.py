@@ -1,0 +1,125 @@
+"""Other faults, or none, that leave the files that a play left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+from hanglab.harness.trials.faults import STOPS, Fault, play_with
+from hanglab.harness.trials.observation import DumpedPlay
+from hanglab.harness.trials.player import Played, Stops, play
+from hanglab.harness.trials.programs import Transport, issues_of
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPlay(DumpedPlay):
+    """A play, and other programs held against its files; times differ from run to run."""
+
+    def explained_by(self, rank: int) -> bool:
+        """True if another fault of the rank leaves the files."""
+        return any(map(self._leaves_by, self._hypotheses(rank)))
+
+    def may_have_stopped(self, rank: int) -> bool:
+        """True if a stop of the rank leaves the files: a device may stop in what it has begun."""
+        stops = (fault for fault in self._hypotheses(rank) if fault.kind in STOPS)
+        within = (
+            Stops(cut=(rank, o.number)) for o in self.open_in_sight()
+            if o.rank == rank and o.started < inf
+        )  # fmt: skip
+        return any(map(self._leaves_by, stops)) or self._any_leaves(within)
+
+    def _leaves_by(self, fault: Fault) -> bool:
+        """True if that fault alone leaves the files, on one of the transports."""
+        return any(
+            self.leaves(play_with(replace(self.program, transport=transport), (fault,)))
+            for transport in self._transports()
+        )
+
+    @cached_property
+    def stalls_without_fault(self) -> bool:
+        """An operation that some rank is in leaves the same dumps if it stalls without a fault.
+
+        All have come to it, as far as their dumps tell, and its network, or its library, does not
+        let it end: for all who are in it, or, on gloo, for one whose connection is cut.
+        """
+        seen = list(self.open_in_sight())
+        stalls = [
+            Stops(stalled=(o.rank, o.number, place)) for o in seen if o.started < inf
+            for place in range(len(issues_of(o.step)))
+        ] + [
+            Stops(cut=(o.rank, o.number)) for o in seen
+            if self.program.groups[o.group].backend == "gloo"
+        ]  # fmt: skip
+        return self._any_leaves(stalls)
+
+    def _any_leaves(self, stops: Iterable[Stops]) -> bool:
+        """True if one of these stops, and no fault in the program, leaves the files."""
+        return any(
+            self.leaves(play(replace(self.program, transport=transport), one))
+            for one in stops
+            for transport in self._transports()
+        )
+
+    def _transports(self) -> list[Transport]:
+        """That of the job, and others, as dumps do not tell which it had."""
+        own = self.program.transport
+        kinds = [
+            replace(own, eager=eager, lanes=lanes)
+            for eager in (own.eager, not own.eager) for lanes in (own.lanes, Transport().lanes, 1)
+        ]  # fmt: skip
+        return list(dict.fromkeys((own, Transport(), Transport(eager=True), *kinds)))
+
+    def _hypotheses(self, rank: int) -> Iterator[Fault]:
+        mine = self.play.operations[rank]
+        if rank in self.loss.missing:
+            yield from self._anywhere(rank)
+        for thread, steps in enumerate(self.program.ranks[rank]):
+            issued = [o.at for o in mine if o.thread == thread]
+            at = 1 + max(issued, default=-1)
+            if at < len(steps):
+                yield Fault("host_stop", rank, thread, at)
+                following = next((i for i in range(at, len(steps)) if issues_of(steps[i])), None)
+                if following is not None:
+                    yield Fault("skip", rank, thread, following)
+                    if self.program.groups[issues_of(steps[following])[0].group].backend == "gloo":
+                        yield Fault("host_stop", rank, thread, following + 1)
+        device = [o for o in mine if self.program.groups[o.group].backend == "nccl"]
+        if any(o.done == inf for o in device):
+            done = [o.number for o in device if o.done < inf]
+            yield Fault("device_stop", rank, at=1 + max(done, default=-1))
+        for played in mine:
+            is_open = played.done == inf or self._is_open_elsewhere(played)
+            if is_open and played.at < len(self.program.ranks[rank][played.thread]):
+                yield from self._unseen_arguments(played)
+
+    def _is_open_elsewhere(self, played: Played) -> bool:
+        """A rank ended its part of a collective which another one is in: it may lack that part."""
+        mine = issues_of(played.step)[0]
+        return mine.peer is None and any(
+            other.done == inf
+            and other.group == played.group
+            and issues_of(other.step)[0].peer is None
+            and self.issued(other.rank, other.group, other)
+            == self.issued(played.rank, played.group, played)
+            for operations in self.play.operations
+            for other in operations
+        )
+
+    def _anywhere(self, rank: int) -> Iterator[Fault]:
+        """Stops of a rank that left no dump: nothing tells how far it came."""
+        mine = self.play.operations[rank]
+        yield from (Fault("host_stop", rank, played.thread, played.at) for played in mine[::-1])
+        yield from (Fault("device_stop", rank, at=played.number) for played in mine[::-1])
+
+    def _unseen_arguments(self, played: Played) -> Iterator[Fault]:
+        """Another root or split list, of which buffers know nothing."""
+        issues = issues_of(self.program.ranks[played.rank][played.thread][played.at])
+        if not issues or (issues[0].root is None and not issues[0].gives):
+            return
+        for place, member in enumerate(self.program.groups[issues[0].group].members):
+            if issues[0].root is not None and member != issues[0].root:
+                yield Fault("root", played.rank, played.thread, played.at, value=member)
+            if issues[0].gives and member != played.rank:
+                yield Fault("splits", played.rank, played.thread, played.at, value=place)
