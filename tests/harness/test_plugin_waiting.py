@@ -56,7 +56,8 @@ def test_what_is_waited_for_is_told_again_when_it_changes(monkeypatch: pytest.Mo
     assert told == wait.reasons[:2]
 
 
-def test_who_waits_for_moments_only_says_nothing() -> None:
+def test_who_waits_for_moments_only_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_waits, "PATIENCE_S", 280.0)
     told: list[str] = []
     with LeaseWait(told.append) as wait:
         wait.tell("waiting for 1 GPU: 1 ahead in line")

@@ -58,9 +58,9 @@ def start_agent(tmp_path, runtime) -> Iterator[Callable[..., Agent]]:
 
 def test_counters_that_move_are_movement(start_agent, sleeper, tmp_path):
     progress = play_rank(tmp_path / "case", sleeper.pid)
-    agent = start_agent(1.0)
+    agent = start_agent(2.0)
     assert agent.wait("rank")["pid"] == sleeper.pid
-    for _ in range(50):  # five times the threshold
+    for _ in range(50):  # more than twice the threshold
         time.sleep(0.1)
         progress.step(None)
     agent.tell(command="capture", kind="request")
@@ -77,9 +77,9 @@ def test_input_and_output_of_the_process_are_movement(start_agent, tmp_path):
     child = subprocess.Popen([sys.executable, "-c", code])
     try:
         play_rank(tmp_path / "case", child.pid)
-        agent = start_agent(1.0)
+        agent = start_agent(2.0)
         agent.wait("rank")
-        time.sleep(5.0)  # silence, for five times the threshold: nothing announces its absence
+        time.sleep(5.0)  # silence, for more than twice that: nothing announces its absence
         agent.tell(command="capture", kind="deadline")
         assert agent.wait("captured")["trigger"]["kind"] == "deadline"
         agent.finish()
