@@ -19,6 +19,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
@@ -163,6 +164,8 @@ def undecided(facts: CaseFacts) -> Verdict:
         needs += reversed(_OF_BOTH_ENDS)
     elif may_be_missing is not None:
         summary = may_be_missing[0]
+    elif facts.case and facts.all_ended and any(view.failed for view in facts.ranks.values()):
+        summary = _hang_summary(facts)
     elif facts.stuck or (graph.waits and not (facts.case and unusual_idle_time(facts))):
         waiting = open_finding(graph) if not facts.case else None
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
@@ -173,6 +176,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         if facts.case and unusual_idle_time(facts) is not None:
             evidence += _current_lines(facts)
             needs.append(_a_later_look(facts))
+    evidence += _before_restart(facts)
     told = facts.inputs.would_decide = name_needs(needs)
     return Verdict(
         status=Status.INCONCLUSIVE,
@@ -217,6 +221,17 @@ def _host_wait_summary(facts: CaseFacts) -> str:
         if rank in calls
     ]
     return f"{_HANGS[:-1]}: {'; '.join(told)}. Who of them had to act first cannot be told."
+
+
+def _before_restart(facts: CaseFacts) -> list[Evidence]:
+    """Exceptions that ended earlier attempts, without their consequences."""
+    told = []
+    for one in facts.raised_before:
+        text = f"{one.raised.type}: {one.raised.message}"
+        if classify(text, Kind.CONSEQUENCE) is None:
+            detail = f"attempt {one.attempt} ended by {text.splitlines()[0][:300]}"
+            told.append(Evidence("exceptions", one.rank, detail))
+    return told[:LISTED_ROWS]
 
 
 def _current_lines(facts: CaseFacts) -> list[Evidence]:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.facts.buffers import best_buffers, drop_own_frames
-from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, EarlierException, RankView
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
@@ -109,6 +111,23 @@ def _state(rank: RankCase, job: JobRecord | None, ended_well: bool) -> RankCase:
     return rank.as_captured
 
 
+def _job(reader: CaseReader) -> JobRecord | None:
+    """The job's record, without the capture of an attempt that is over.
+
+    A launcher that starts ranks anew does so once those of the failed attempt are gone.
+    """
+    job = reader.job
+    if job is None or job.trigger is None:
+        return job
+    started = [
+        process.started.wall_ns - ahead_of_job(job, rank.host)
+        for rank in reader.ranks
+        if rank.attempt > 0 and (process := rank.read(files.PROCESS)) is not None
+    ]
+    over = bool(started) and min(started) > job.trigger.at.wall_ns
+    return msgspec.structs.replace(job, trigger=None) if over else job
+
+
 def _ended_well(ranks: Sequence[RankCase]) -> bool:
     ends = [rank.read(files.EXIT) for rank in ranks]
     return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
@@ -143,6 +162,19 @@ def _view(rank: RankCase, job: JobRecord | None) -> RankView:
     )
 
 
+def _raised_before(reader: CaseReader, job: JobRecord | None) -> list[EarlierException]:
+    """Exceptions of main threads in the attempts before the latest, in their order."""
+    latest = {rank.rank: rank.attempt for rank in reader.ranks}
+    found = [
+        EarlierException(rank.rank, rank.attempt, raised)
+        for rank in reader.all_attempts
+        if rank.attempt < latest[rank.rank]
+        for raised in on_job_clock(rank.read(files.EXCEPTIONS), ahead_of_job(job, rank.host))
+        if raised.main
+    ]
+    return sorted(found, key=lambda one: one.raised.at.wall_ns)
+
+
 def _hosts(reader: CaseReader) -> dict[str, HostView]:
     return {
         name: HostView(
@@ -173,10 +205,11 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
     ended_well = _ended_well(reader.ranks)
-    ranks = [_state(rank, reader.job, ended_well) for rank in reader.ranks]
+    job = _job(reader)
+    ranks = [_state(rank, job, ended_well) for rank in reader.ranks]
     buffers = best_buffers(ranks, unusable, taken or {})
     for rank in ranks:
-        view = views[rank.rank] = _view(rank, reader.job)
+        view = views[rank.rank] = _view(rank, job)
         dump = buffers.get(rank.rank)
         view.has_dump = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
@@ -184,7 +217,8 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
             drop_own_frames(joined, view.code)
             dumps.append(joined)
     stderr = {name: host.read(files.HOST_STDERR) for name, host in reader.hosts.items()}
-    separate_stderr(views.values(), stderr)
+    raised_before = _raised_before(reader, job)
+    separate_stderr(views.values(), stderr, raised_before)
     hosts = _hosts(reader)
     size = reader.world_size
     expected = range(size) if size else sorted(views)
@@ -197,7 +231,8 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
     facts = CaseFacts(
         graph=build_wait_for_graph(dumps, expected=list(expected)),
         ranks=views,
-        job=reader.job,
+        job=job,
+        raised_before=raised_before,
         hosts=hosts,
         dumps={dump.rank: dump for dump in dumps},
         case=True,

@@ -194,15 +194,35 @@ def _operation(call: OperationCall, rank_in_group: int) -> Operation:
     return Operation("gloo", spec.name, src, dst, call.tag or 0)
 
 
+def _collectives_before(entries: Entries | None, call: OperationCall) -> tuple[int, int] | None:
+    """Of the group's last collective in the buffer before a call: its number of any kind.
+
+    The second is by how much that is beyond its number among collectives.  Both are 0 where the
+    group had none yet; None where the buffer no longer has it.
+    """
+    if entries is None:
+        return 0, 0
+    groups = [n for n, group in enumerate(entries.group_names) if group.name == call.group]
+    rows = np.flatnonzero(np.isin(entries.group, groups) & ~entries.is_p2p)
+    before = rows[entries.created_ns[rows] < call.entered_ns]
+    if len(before):
+        last = before[np.argmax(entries.op_id[before])]
+        return int(entries.op_id[last]), int(entries.op_id[last] - entries.seq[last])
+    # Whoever has dropped entries may have had some before.
+    return (0, 0) if not len(rows) or entries.record_id.min() <= 0 else None
+
+
 def _unrecorded(
     calls: Sequence[OperationCall],
     groups: dict[str, GroupRecord],
     rank: int,
-    with_collectives: bool,
+    ring: Entries | None,
     complete: bool,
+    with_collectives: bool,
 ) -> Iterator[_Unrecorded]:
     """Calls of gloo that have no entry."""
     unseen: dict[str, int] = {}
+    steps: dict[str, list[tuple[int, int]]] = {}
     for call in calls:
         group = groups.get(call.group)
         if group is None or rank not in group.ranks:
@@ -214,8 +234,16 @@ def _unrecorded(
             # Without the ring's beginning nobody knows how many unseen calls to subtract.
             if op_id != ABSENT and (complete or not unseen.get(call.group)):
                 yield call, op_id - unseen.get(call.group, 0), op_id
+        elif call.method == MONITORED_BARRIER.name and op_id != ABSENT:
+            known = _collectives_before(ring, call)
+            if known is not None and (known[0] or complete):
+                since = sum(step for at, step in steps.get(call.group, ()) if at > known[0])
+                # Of the two numbers that it takes on every rank, the first.
+                yield call, op_id - known[1] - since, op_id
         step = _p2p_before(call, len(group.ranks), group.ranks.index(rank))
         unseen[call.group] = unseen.get(call.group, 0) + step
+        if step and op_id != ABSENT:
+            steps.setdefault(call.group, []).append((op_id, step))
 
 
 def _entries_of(
@@ -332,8 +360,8 @@ def _add_calls(
     with_collectives: bool,
 ) -> None:
     """Give the entries the ends of calls, and one to each call that has none."""
-    made = list(_unrecorded(called, groups, joined.rank, with_collectives, complete))
     ring = joined.entries
+    made = list(_unrecorded(called, groups, joined.rank, ring, complete, with_collectives))
     parts = [_entries_of(made, groups, joined.rank, joined.descriptions)]
     if ring is not None:
         parts.insert(0, _with_ends(ring, pairs))

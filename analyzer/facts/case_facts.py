@@ -223,6 +223,15 @@ class RankView:
         return position_of(calling_thread(sample, self.code, site.file, site.line), self.code).user
 
 
+@dataclass(frozen=True)
+class EarlierException:
+    """An exception of a rank in an attempt before the one that is judged."""
+
+    rank: int
+    attempt: int
+    raised: Raised
+
+
 @dataclass
 class CaseFacts:
     """All that heuristics see.  They are pure functions of it."""
@@ -236,6 +245,8 @@ class CaseFacts:
     dumps: dict[int, RankDump] = field(default_factory=dict)
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
     case: bool = False
+    #: What ended earlier attempts of a job that its launcher started again, in its order.
+    raised_before: list[EarlierException] = field(default_factory=list)
     #: A later attempt of the job lies beside these dumps.
     restarted: bool = False
     inputs: Inputs = field(default_factory=Inputs)

@@ -77,7 +77,8 @@ def from_text(
     because: Iterable[str] = (),
 ) -> Failure:
     """The failure that an exception is; ``because`` are the errors that led to it."""
-    text = f"{type_}: {message}"
+    # Some begin with an empty line: the first that says anything is the one to quote.
+    text = f"{type_}: {message.lstrip()}"
     listed = RANKS_THAT_FAILED.pattern.search(text)
     if listed:
         theirs = tracebacks_of_ranks("\n".join([text, view.stderr])).get(view.rank)

@@ -34,6 +34,8 @@ class HostWait:
     #: What it waits for, without the rank.
     words: str
     proved: bool = False
+    #: Whoever it is for has let its turn to bring it pass.
+    left_out: bool = False
     #: How often it asked, of one that polls.
     frequency: str = ""
 
@@ -100,10 +102,18 @@ def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
         words = f"{verb} for the store's key {wait.key!r}, and no one rank is known to set it"
         return HostWait(view.rank, (), "store", words, frequency=often)
     words = f"{verb} for the store's key {wait.key!r}; rank {wait.setter} has set those before it"
-    if wait.left_out:
+    if wait.instead:
+        words += f", and set {wait.instead!r} when it was this one's turn"
+    elif wait.left_out:
         words += ", and has gone on without this one"
     return HostWait(
-        view.rank, (wait.setter,), "store", words, proved=wait.left_out, frequency=often
+        view.rank,
+        (wait.setter,),
+        "store",
+        words,
+        proved=wait.left_out,
+        left_out=wait.left_out,
+        frequency=often,
     )
 
 

@@ -4,21 +4,27 @@ Launchers hand their own standard error on, so what is found there may be
 anybody's.  Torch puts the rank before an uncaught exception; and the last words
 of a process that dies of a signal are those of the only rank that did.  Where
 several did, and as many last words say that it was a peer's doing, each of them
-was a victim, whosever which words are.
+was a victim, whosever which words are.  A job that was started again goes on
+writing to the same: what its earlier attempts raised is known, and all up to
+the last of it is theirs.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.case_facts import EarlierException, RankView
 from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
+from hanglab.recorder.case.records import Raised
 
 #: Torch's names of a rank: before a line, or as a member of the default group.
 _NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
+#: A line of what Python printed of a rank's exception.
+_PRINTED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:\s?(?P<words>\S.*)")
 #: What NCCL puts before its lines: host, process, thread and device.
 _OF_PROCESS = re.compile(r"^\S+:(?P<pid>\d+):\d+ \[\d+\] ")
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
@@ -27,27 +33,57 @@ _DYING = re.compile(r"^(?:terminate called |Fatal Python error: )")
 _MORE = re.compile(r"^(?:\s|$|Current thread |Thread |<)")
 
 
-def separate_stderr(views: Iterable[RankView], shared: Mapping[str, str]) -> None:
+def separate_stderr(
+    views: Iterable[RankView],
+    shared: Mapping[str, str],
+    earlier: Iterable[EarlierException] = (),
+) -> None:
     """Leave in each rank's ``stderr`` what is its own.
 
-    ``shared`` is what the command wrote on each host, as far as it was recorded.
+    ``shared`` is what the command wrote on each host, as far as it was recorded; ``earlier`` are
+    the exceptions of earlier attempts.
     """
+    raised = Counter((one.rank, _first_line(one.raised)) for one in earlier)
     hosts: dict[str, list[RankView]] = {}
     for view in views:
         hosts.setdefault(view.host, []).append(view)
     for host, neighbours in hosts.items():
         if len(neighbours) > 1:
-            _separate(neighbours, shared.get(host, ""))
+            _separate(neighbours, shared.get(host, ""), raised)
 
 
-def _separate(neighbours: list[RankView], common: str) -> None:
+def _first_line(raised: Raised) -> str:
+    """The end of the first line in which Python prints an exception: types may bear a module."""
+    return f"{raised.type}: {raised.message}".splitlines()[0].rstrip()
+
+
+def _since_restart(text: str, raised: Counter[tuple[int, str]]) -> str:
+    """The lines after the last exception of an earlier attempt."""
+    left, begins = raised.copy(), 0
+    lines = text.splitlines(keepends=True)
+    for place, line in enumerate(lines):
+        match = _PRINTED.match(line)
+        if match is None:
+            continue
+        said = match["words"].rstrip()
+        key = next(
+            (k for k in left if left[k] and k[0] == int(match["rank"]) and said.endswith(k[1])),
+            None,
+        )
+        if key is not None:
+            left[key] -= 1
+            begins = place + 1
+    return "".join(lines[begins:])
+
+
+def _separate(neighbours: list[RankView], common: str, raised: Counter[tuple[int, str]]) -> None:
     texts = [view.stderr for view in neighbours if view.stderr]
     dying = [view for view in neighbours if view.ended and view.ended.signal in _FATAL]
     for view in neighbours:
         text = view.stderr
         if text and not _is_shared(text, texts, common):
             continue
-        text = common or text
+        text = _since_restart(common or text, raised)
         own = _named_lines(text, view)
         view.stderr = own + (_last_words(text, len(dying)) if view in dying else "")
 

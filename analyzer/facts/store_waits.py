@@ -20,6 +20,7 @@ _FEWEST_USES = 3
 class StoreWait:
     """``setter`` is the one rank that set the keys before; None where none or several did.
 
+    ``instead`` is the key that the setter set when it was this one's turn, "" if it set none.
     ``poll`` tells how often it asks, where it does so again and again.
     """
 
@@ -32,6 +33,7 @@ class StoreWait:
     joins: bool = False
     #: Each rank sets the key with its own number, and no rank has the number of this one.
     of_nobody: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,15 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         return StoreWait(mine.key, None, False, joins=True)
     setters = _setters(facts, view, mine)
     if len(setters) != 1:
-        return StoreWait(mine.key, None, False, poll, of_nobody=_is_of_nobody(facts, mine))
+        by_number = _set_by_number(facts, mine)
+        if by_number is None:
+            return StoreWait(mine.key, None, False, poll)
+        own, place = by_number
+        number = int(_NUMBER.findall(mine.key)[place])
+        if number not in own or number == view.rank:
+            return StoreWait(mine.key, None, False, poll, of_nobody=number not in own)
+        instead = _set_instead(own, number, mine.key, place)
+        return StoreWait(mine.key, number, bool(instead), poll, instead=instead)
     ((rank, use),) = setters.items()
     return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
 
@@ -129,26 +139,42 @@ def words_for_key_of_nobody(facts: CaseFacts, view: RankView) -> str:
     )
 
 
-def _is_of_nobody(facts: CaseFacts, wait: StoreKeyUse) -> bool:
-    """True if all ranks set keys like it, each with its own number in one place, and none has its.
+def _set_by_number(
+    facts: CaseFacts, wait: StoreKeyUse
+) -> tuple[dict[int, StoreKeyUse], int] | None:
+    """The use by which each rank sets keys like this one, and the place of its own number in them.
 
-    The place is that of the numbers in which all of these differ.
+    None unless all ranks do, and one place alone holds their numbers.
     """
-    keys = {
-        rank: use.key
+    uses = {
+        rank: use
         for rank, view in facts.ranks.items()
         for use in view.read(files.STORE_KEYS)
         if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
     }
-    if len(keys) < 2 or keys.keys() != facts.ranks.keys() or facts.inputs.missing_ranks:
-        return False
-    wanted = _NUMBER.findall(wait.key)
-    numbers = {rank: _NUMBER.findall(key) for rank, key in keys.items()}
-    return any(
-        all(int(mine[place]) == rank for rank, mine in numbers.items())
-        and int(wanted[place]) not in keys
-        for place in range(len(wanted))
-    )
+    if len(uses) < 2 or uses.keys() != facts.ranks.keys() or facts.inputs.missing_ranks:
+        return None
+    numbers = {rank: _NUMBER.findall(use.key) for rank, use in uses.items()}
+    places = [
+        place
+        for place in range(len(_NUMBER.findall(wait.key)))
+        if all(int(mine[place]) == rank for rank, mine in numbers.items())
+    ]
+    return (uses, places[0]) if len(places) == 1 else None
+
+
+def _set_instead(own: dict[int, StoreKeyUse], setter: int, key: str, place: int) -> str:
+    """The key that the setter set as often as all others set theirs of this turn; "" if none."""
+
+    def without_own(of: str) -> list[str]:
+        numbers = _NUMBER.findall(of)
+        return numbers[:place] + numbers[place + 1 :]
+
+    mine = own[setter]
+    others = [use for rank, use in own.items() if rank != setter]
+    in_turn = all(without_own(use.key) == without_own(key) for use in others)
+    behind = any(mine.count < use.count for use in others)
+    return "" if mine.key == key or behind or not in_turn else mine.key
 
 
 def _awaited(view: RankView) -> tuple[StoreKeyUse | None, Poll | None]:

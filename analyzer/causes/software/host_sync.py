@@ -54,15 +54,18 @@ def host_sync(facts: CaseFacts) -> Iterator[Proposal]:
 def _closed_by(facts: CaseFacts, rank: int) -> tuple[Call, Wait] | None:
     """(an operation of the rank's device, the wait of a peer for what its host has not launched).
 
-    The peer's wait must be behind the operation: then only the launch can end both.
+    The peer's wait must be behind the operation: then only the launch can end both.  Whoever is
+    known to have sent to another, or left a message out, may wait for what nobody would launch.
     """
+    astray = {other for unmatched in facts.graph.unmatched for other in unmatched.deviating}
     for call in facts.graph.unfinished.get(rank, []):
         if not all(_launched(facts, peer, call) for peer in _peers(call)):
             continue  # their hosts are what is late
         reached = _waiting_for(facts, set(_peers(call)))
         for wait in facts.graph.waits:
             behind = rank in wait.on and wait.call.rank in reached
-            if behind and not _launched(facts, rank, wait.call):
+            owed = wait.call.seq is not None or wait.call.rank not in astray
+            if behind and owed and not _launched(facts, rank, wait.call):
                 return call, wait
     return None
 

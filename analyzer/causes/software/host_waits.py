@@ -26,14 +26,21 @@ def host_wait(facts: CaseFacts) -> Iterator[Proposal]:
     waits = host_waits(facts)
     held: dict[int, list[int]] = {}
     for rank in waits:
-        held.setdefault(final_holder(waits, rank), []).append(rank)
+        holder = final_holder(waits, rank)
+        held.setdefault(min(_ring(waits, holder), default=holder), []).append(rank)
     outside = set(absent_ranks(facts))
     for holder, waiters in held.items():
         if holder in waits:
             ring = _ring(waits, holder)
+            # Whose turn has passed is to blame, whoever in turn keeps it waiting since.
+            blamed = sorted({waits[rank].on[0] for rank in ring if waits[rank].left_out})
             if ring and all(waits[rank].proved for rank in ring):
                 words = "each waits for what another has"
                 yield _proposal(facts, waits, ring, waiters, words)
+            elif blamed:
+                waiters = sorted(set(waiters) - set(blamed), key=lambda r: not waits[r].left_out)
+                words = "it waits for its peers meanwhile"
+                yield _proposal(facts, waits, blamed, waiters, words)
         elif holder in facts.ranks and holder not in outside:
             call = next((w.call for w in facts.graph.waits if w.call.rank == holder), None)
             if call is not None and all(waits[rank].proved for rank in waiters):
@@ -44,6 +51,8 @@ def host_wait(facts: CaseFacts) -> Iterator[Proposal]:
 def _ring(waits: dict[int, HostWait], rank: int) -> list[int]:
     """Ranks that wait for each other; empty where somebody may be freed by another."""
     ring: list[int] = []
+    if rank not in waits:
+        return ring
     while rank not in ring:
         ring.append(rank)
         if rank not in waits or len(waits[rank].on) != 1:

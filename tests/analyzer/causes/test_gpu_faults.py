@@ -289,6 +289,24 @@ def test_where_both_left_their_send_out_no_device_is_why() -> None:
     assert conclude(facts).cause is not Cause.HOST_SYNC
 
 
+@pytest.mark.parametrize("strayed", [0, 1, 2])
+def test_whoever_sent_to_a_host_by_mistake_is_not_kept_by_its_wait(strayed: int) -> None:
+    """A ring of four: one rank sends across it once, all launch their other steps and wait."""
+    rows: dict[int, list[Row]] = {rank: [] for rank in range(4)}
+    for step in range(8):
+        for rank, mine in rows.items():
+            far = (rank + 2 if rank == strayed and step == 4 else rank + 1) % 4
+            for op in (f"send {rank}->{far}", f"recv {rank}<-{(rank - 1) % 4}"):
+                mine.append(Row(op, 0, done=step < 4, p2p_seq=len(mine) + 1))
+    dumps = [columns(rank, rows[rank], members={"0": range(4)}) for rank in range(4)]
+    waits = (StackFrame("synchronize", CUDA, 1040), user(22))
+    facts = job([view(rank, *waits) for rank in range(4)])
+    facts.graph = build_wait_for_graph(dumps, expected=[0, 1, 2, 3])
+    facts.dumps = {dump.rank: dump for dump in dumps}
+    verdict = conclude(facts)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [strayed])
+
+
 def clocks(held: int | None, *, seconds: int = 6, mhz: int = 900, reason: str) -> CaseFacts:
     facts = job([view(r, user(3), quiet_s=0.1) for r in range(2)], trigger="request")
     samples = [

@@ -71,3 +71,59 @@ def test_else_nobody_is_accused(key: str, set_by: list[str], tmp_path: Path) -> 
 def test_of_a_rank_without_evidence_nobody_knows_what_it_sets(tmp_path: Path) -> None:
     facts = awaiting(tmp_path, "ready/4", [f"ready/{rank}" for rank in range(4)], 3, [4])
     assert conclude(facts).culprits == []
+
+
+def told(folder: Path, uses: dict[int, list[StoreKeyUse]]) -> CaseFacts:
+    """All wait in the store, for what ``uses`` say, and for nothing else."""
+    views = [view(r, user(31 + r), wchan="poll_schedule_timeout") for r in uses]
+    for one in views:
+        own = folder / str(one.rank)
+        own.mkdir()
+        (own / files.STORE_KEYS.name).write_bytes(msgspec.json.encode(uses[one.rank]))
+        one.case = RankCase(own, one.host, one.rank, 0, [])
+    facts = job(views)
+    facts.graph.host_waits = {rank: wait.on for rank, wait in host_waits(facts).items()}
+    return facts
+
+
+def rounds(setter: int, key: str, count: int, size: int = 4) -> dict[int, list[StoreKeyUse]]:
+    """Rank 0 waits for all to set the keys of the third round, the others for it to go on.
+
+    ``setter`` has set ``key`` last, the ``count``-th of its keys.
+    """
+    found: dict[int, list[StoreKeyUse]] = {}
+    for rank in range(size):
+        mine, times = (key, count) if rank == setter else (f"epoch2/ready{rank}", 3)
+        found[rank] = [StoreKeyUse("set", mine, earlier=f"epoch1/ready{rank}", count=times)]
+        if rank:
+            go = StoreKeyUse("wait", "epoch2/go", earlier="epoch1/go", count=3, waiting=True)
+            found[rank].append(go)
+    found[0].append(StoreKeyUse("set", "epoch1/go", earlier="epoch0/go", count=2))
+    awaited = StoreKeyUse("wait", f"epoch2/ready{setter}", count=3, waiting=True)
+    return found | {0: [*found[0], awaited]}
+
+
+@pytest.mark.parametrize("setter", [1, 3])
+@pytest.mark.parametrize("key", ["epoch1/ready{}", "epoch7/ready{}"])
+def test_who_set_another_key_in_its_turn_keeps_all_waiting(
+    setter: int, key: str, tmp_path: Path
+) -> None:
+    instead = key.format(setter)
+    verdict = conclude(told(tmp_path, rounds(setter, instead, 3)))
+    assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [setter])
+    assert verdict.location is not None and verdict.location.line == 31 + setter
+    assert f"set {instead!r} when it was this one's turn" in verdict.summary
+
+
+def test_whose_turn_is_still_to_come_is_not_accused(tmp_path: Path) -> None:
+    """It has set one key fewer, and waits for what would let it go on."""
+    verdict = conclude(told(tmp_path, rounds(3, "epoch1/ready3", 2)))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "rank 3 has set those before it" in verdict.summary
+
+
+def test_where_another_has_set_a_later_key_nobody_knows_the_turn(tmp_path: Path) -> None:
+    uses = rounds(3, "epoch1/ready3", 3)
+    uses[1][0] = StoreKeyUse("set", "epoch3/ready1", earlier="epoch2/ready1", count=4)
+    verdict = conclude(told(tmp_path, uses))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])

@@ -10,6 +10,7 @@ from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.assembly import from_case, gather_worlds
 from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.verdict import Status
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import (
@@ -129,6 +130,45 @@ def test_progress_is_that_of_the_capture(
     assert view.progress is not None
     assert view.progress.step == step
     assert (view.ended is None) is (step == 4)
+
+
+@pytest.mark.parametrize(("started", "judged"), [(6_000, True), (4_000, False)])
+def test_a_capture_of_the_attempt_before_hides_nothing_of_this_one(
+    rank: Path, started: int, judged: bool
+) -> None:
+    """A launcher starts ranks again when one has failed, which is when they were captured."""
+    write(rank, files.EXCEPTIONS, [Raised(Clock(4_500, 4_500), "ValueError", "first", [])])
+    case = rank.parents[3]
+    again = folders.make_private(folders.rank_folder(case, "host", 0, 1))
+    begun = Clock(started, started)
+    write(again, files.PROCESS, RankProcess(8, 0, 1, begun, Python("3.11"), attempt=1))
+    write(again, files.EXCEPTIONS, [Raised(Clock(7_000, 7_000), "ValueError", "second", [])])
+    write(again, files.EXIT, Exit(Clock(8_000, 8_000), 1))
+    write(again, files.PROCESSES, [ProcessSample(CAPTURED, 8, 1, "rank", "S", cpu_s=0.0)])
+    facts = from_case(case)
+    view = facts.ranks[0]
+    assert [one.message for one in view.exceptions] == (["second"] if judged else [])
+    assert (view.ended is not None) is judged
+    assert [(one.attempt, one.raised.message) for one in facts.raised_before] == [(0, "first")]
+
+
+@pytest.mark.parametrize("message", ["node lost", "Connection closed by peer"])
+def test_an_attempt_that_fails_for_want_of_the_one_before_is_told_of_it(
+    rank: Path, message: str
+) -> None:
+    write(rank, files.EXCEPTIONS, [Raised(Clock(4_500, 4_500), "RuntimeError", message, [])])
+    case = rank.parents[3]
+    again = folders.make_private(folders.rank_folder(case, "host", 0, 1))
+    begun = Clock(6_000, 6_000)
+    write(again, files.PROCESS, RankProcess(8, 0, 1, begun, Python("3.11"), attempt=1))
+    text = "Gloo connectFullMesh failed with [/gloo/transport/tcp/pair.cc:146] Connection refused"
+    write(again, files.EXCEPTIONS, [Raised(Clock(7_000, 7_000), "RuntimeError", text, [])])
+    write(again, files.EXIT, Exit(Clock(8_000, 8_000), 1))
+    verdict = conclude(from_case(case))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert verdict.summary.startswith("The job failed at rank 0")
+    told = f"attempt 0 ended by RuntimeError: {message}" in [e.detail for e in verdict.evidence]
+    assert told is (message == "node lost")
 
 
 @pytest.mark.parametrize("impossible", [2**62, -3])

@@ -71,6 +71,40 @@ def test_who_waits_for_the_receive_is_held_by_it() -> None:
     assert [u.call.rank for u in graph.unmatched] == [2]
 
 
+@pytest.mark.parametrize("other", [0, 2])
+def test_a_monitored_barrier_is_a_call_like_any_other(other: int) -> None:
+    """It has no entry in gloo's buffer, but its rank is in it all the same."""
+    graph = build_wait_for_graph(
+        [
+            dump_of(
+                r,
+                call(0, "allreduce"),
+                held(call(1, "monitored_barrier" if r == other else "allreduce")),
+            )
+            for r in MEMBERS
+        ]
+    )
+    (divergence,) = graph.divergences
+    assert divergence.deviating == (other,)
+    assert graph.sinks == []
+
+
+@pytest.mark.parametrize("away", MEMBERS)
+def test_who_is_in_a_monitored_barrier_waits_for_who_is_not(away: int) -> None:
+    barrier = held(call(1, "monitored_barrier"))
+    graph = build_wait_for_graph(
+        [dump_of(r, call(0, "allreduce"), *([] if r == away else [barrier])) for r in MEMBERS]
+    )
+    assert [(s.rank, s.outside, s.awaited.op) for s in graph.sinks] == [
+        (away, True, "monitored_barrier")
+    ]
+
+
+def test_a_monitored_barrier_that_all_passed_keeps_nobody() -> None:
+    calls = (call(0, "monitored_barrier"), call(1, "allreduce"))
+    assert build_wait_for_graph([dump_of(r, *calls) for r in MEMBERS]).waits == []
+
+
 @pytest.mark.parametrize(("thread", "posted"), [(1, {0}), (2, set())])
 def test_a_collective_is_not_waited_for_by_a_thread_that_is_held_later(
     thread: int, posted: set[int]

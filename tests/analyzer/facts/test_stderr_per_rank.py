@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.case_facts import EarlierException, RankView
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
-from hanglab.recorder.case.records import Clock, Exit
+from hanglab.recorder.case.records import Clock, Exit, Raised
 
 SURVIVED = 'Traceback (most recent call last):\n  File "a.py", line 8, in f\nValueError: bad\n'
 ABORTED = (
@@ -87,3 +87,30 @@ def test_last_words_of_several_are_all_of_theirs_where_each_felt_the_same(
     unlike = [RankView(rank, host="a", exit=dead) for rank in (1, 2)]
     separate_stderr(unlike, {"a": refused + CRASHED})
     assert [view.stderr for view in unlike] == ["", ""]
+
+
+@pytest.mark.parametrize("again", ["bad", "worse", None])
+def test_what_an_earlier_attempt_printed_is_not_this_one_s(again: str | None) -> None:
+    """All attempts write to the launcher's standard error, and may fail of the same again."""
+    lost = 'Traceback (most recent call last):\n  File "a.py", line 3, in g\nx.Lost: gone\n'
+    text = named(0, SURVIVED) + named(1, lost) + "W1122 the launcher's\n"
+    if again is not None:
+        text += named(0, SURVIVED.replace("bad", again))
+    views = [RankView(rank, host="a") for rank in range(2)]
+    earlier = [
+        EarlierException(0, 0, Raised(Clock(1, 1), "ValueError", "bad", [])),
+        EarlierException(1, 0, Raised(Clock(2, 2), "Lost", "gone\nmore", [])),
+    ]
+    separate_stderr(views, {"a": text}, earlier)
+    found = [[one.message for one in printed_tracebacks(view.stderr)] for view in views]
+    assert found == [[] if again is None else [again], []]
+
+
+@pytest.mark.parametrize(
+    "message", ["\n        Failed to run stage:\n", "Failed to run stage:\n x"]
+)
+def test_the_first_line_that_says_anything_is_quoted(message: str) -> None:
+    raised = Raised(Clock(1, 1), "RuntimeError", message, [])
+    view = RankView(0, exceptions=[raised], exit=Exit(Clock(2, 2), 1))
+    failure = failure_of(view)
+    assert failure is not None and failure.detail == "RuntimeError: Failed to run stage:"
