@@ -48,7 +48,9 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             return None
         if facts.all_succeeded:
             why = "Every rank came to its end with exit code 0."
-        elif facts.stuck or any(v.failed for v in facts.ranks.values()) or not facts.ranks:
+        elif facts.stuck or facts.watchdog_spoke or not facts.ranks:
+            return None
+        elif any(view.failed for view in facts.ranks.values()):
             return None
         elif _makes_progress(facts):
             why = "The job makes progress, and no rank is seen to slow it down."
@@ -354,6 +356,11 @@ def _unproved_health(facts: CaseFacts) -> str:
     idle = unusual_idle_time(facts) if facts.case else None
     if idle is not None:
         return _idle_summary(facts, idle)
+    if facts.watchdog_spoke:
+        return (
+            "torch dumped its buffers by itself: an operation had failed, or had taken longer than "
+            "its time limit; which rank is to blame the evidence does not show."
+        )
     unseen = _unseen(facts) if facts.case and not facts.stuck else []
     if unseen:
         verb = "has" if len(unseen) == 1 else "have"

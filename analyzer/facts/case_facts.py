@@ -264,6 +264,12 @@ class CaseFacts:
         return trigger is not None and trigger.kind == "no_progress" and not self.all_succeeded
 
     @property
+    def watchdog_spoke(self) -> bool:
+        """True where torch dumped by itself: an operation had failed, or had taken too long."""
+        trigger = self.job.trigger if self.job else None
+        return trigger is not None and trigger.kind == "timeout_dump" and not self.all_succeeded
+
+    @property
     def observed(self) -> Observation:
         """Observations that rows of the catalogue require or forbid."""
         made = {

@@ -1,4 +1,4 @@
-"""Resources of a job while it runs: a slot, and on NCCL its GPUs and a port."""
+"""Resources of a job while it runs: a slot, on NCCL its GPUs, and a port of NCCL's RAS service."""
 
 from __future__ import annotations
 
@@ -67,6 +67,12 @@ class Allotment:
                     return
                 devices = self.gpus.tokens(keys)
                 environment = nccl_environment(devices, request.world_size, int(ports[0]))
+            elif backend_of(request.backend).emulated:
+                ports = held.enter_context(self._ports.lease(1, stop, tell, request.title))
+                if not ports:
+                    yield None
+                    return
+                environment = {"NCCL_RAS_ADDR": f"127.0.0.1:{ports[0]}"}
             slot = held.enter_context(self._slots.lease(stop, tell, request.title))
             yield None if slot is None else environment
 

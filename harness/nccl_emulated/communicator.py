@@ -12,13 +12,13 @@ import threading
 import time
 from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.distributed import DistBackendError, Store
 
 from hanglab.harness.nccl_emulated.rounds import Kernel, Rounds
-from hanglab.harness.nccl_emulated.segment import Segment
+from hanglab.harness.nccl_emulated.segment import COUNTED, Segment
 from hanglab.harness.nccl_emulated.settings import EmulationError
 from hanglab.harness.nccl_emulated.wakeup import Address, PeerWakeup, Wakeup
 
@@ -29,6 +29,24 @@ if TYPE_CHECKING:
 PACE_S = 0.0005
 
 
+#: Of a member's state: its ``ncclResult_t``, whether it has aborted, whether it has left.
+_ERROR, _ABORTED, _LEFT = range(len(COUNTED), len(COUNTED) + 3)
+#: ``ncclUnhandledCudaError``
+_CUDA_ERROR = 1
+
+
+class Member(NamedTuple):
+    """State of a member, as a communicator knows it."""
+
+    pid: int
+    is_member: bool
+    #: Calls of each kind, in the order of COUNTED.
+    counts: list[int]
+    #: ``ncclResult_t``
+    async_error: int
+    aborted: bool
+
+
 class Communicator:
     """One member's end of it.  ``queue`` is served by the device, first in first out."""
 
@@ -37,6 +55,7 @@ class Communicator:
         self.size = segment.size
         self._segment = segment
         self._peers: list[PeerWakeup | None] = []
+        self._state = segment.state_of(rank)
         self.queue: deque[DeviceOperation] = deque()
         self.rounds = Rounds(segment, rank, self._ring_all)
         self.aborted = False
@@ -45,6 +64,39 @@ class Communicator:
         """Raises what torch raises of a launch after the abort (``NCCLComm::getNcclComm``)."""
         if self.aborted:
             raise DistBackendError(f"NCCL communicator was aborted on rank {self.rank}.")
+
+    def abort(self) -> None:
+        """This member's operations end undone from now on, and its launches are refused."""
+        self.aborted = True
+        self._state[_ABORTED] = 1
+
+    def leave(self) -> None:
+        """This member has shut it down."""
+        self._state[_LEFT] = 1
+
+    def count(self, kind: int) -> None:
+        """This member calls a kernel of a kind: 0 is a broadcast, and so on as in COUNTED."""
+        self._state[kind] += 1
+
+    def note_error(self) -> None:
+        """Its device has failed."""
+        self._state[_ERROR] = _CUDA_ERROR
+
+    @property
+    def has_left(self) -> bool:
+        return bool(self._state[_LEFT])
+
+    @property
+    def identity(self) -> int:
+        """Number of the communicator, the same for all its members."""
+        return hash(tuple(self._segment.wakeups)) & 0xFFFFFFFFFFFFFFFF
+
+    def member(self, rank: int) -> Member:
+        state = self._segment.state_of(rank).tolist()
+        return Member(
+            self._segment.wakeups[3 * rank], not state[_LEFT], state[: len(COUNTED)],
+            state[_ERROR], bool(state[_ABORTED]),
+        )  # fmt: skip
 
     def place_of(self, pid: int) -> int | None:
         """The member whose device is that of a process."""

@@ -20,11 +20,13 @@ import torch
 from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.ras import serve_if_asked
 from hanglab.harness.nccl_emulated.rounds import Kernel
 from hanglab.harness.nccl_emulated.scheduling import Scheduler
 from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
 from hanglab.harness.nccl_emulated.snapshots import snapshot
 from hanglab.harness.nccl_emulated.wakeup import Address, PeerWakeup, Wakeup
+from hanglab.recorder.rank.processor_usage import count_waits_of
 
 Condition = Callable[[], bool]
 #: Looks at the queues before the device sleeps.
@@ -57,6 +59,8 @@ class EmulatedDevice:
         self._waiting: list[tuple[Condition, threading.Event]] = []
         self._thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
         self._thread.start()
+        # Else a host that waits for its device, where processors lack, waits by its own doing.
+        count_waits_of(self._thread.native_id or os.getpid())
         atexit.register(self._stop)
 
     def _stop(self) -> None:
@@ -70,6 +74,10 @@ class EmulatedDevice:
 
     def add(self, communicator: Communicator) -> None:
         self._scheduler.communicators.append(communicator)
+        serve_if_asked(self._living)
+
+    def _living(self) -> list[Communicator]:
+        return [one for one in list(self._scheduler.communicators) if not one.has_left]
 
     def launch(self, operation: DeviceOperation) -> None:
         """Put an operation into its queue; blocks while the launch queue is full."""
@@ -161,6 +169,8 @@ class EmulatedDevice:
         pending = self.pending
         with self._lock:
             for operation in operations:
+                if operation.error is not None and operation.communicator is not None:
+                    operation.communicator.note_error()
                 for storage in operation.touched:
                     if pending.get(storage) is operation:
                         del pending[storage]

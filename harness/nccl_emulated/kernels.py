@@ -24,13 +24,13 @@ Make = Callable[[], Kernel]
 
 
 class KernelKind(enum.IntEnum):
-    """Kernels that cannot be mixed in one round."""
+    """Kernels that cannot be mixed in one round, numbered as NCCL counts them (COUNTED)."""
 
-    ALL_REDUCE = 1
-    BROADCAST = 2
-    REDUCE = 3
-    ALL_GATHER = 4
-    REDUCE_SCATTER = 5
+    BROADCAST = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_REDUCE = 4
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -45,6 +45,7 @@ def _chunks(wire: int, most: int) -> list[tuple[int, int]]:
 
 def all_reduce(comm: Communicator, tensor: torch.Tensor, reduce: Reduce) -> Make:
     wire = tensor.numel() * tensor.element_size()
+    comm.count(KernelKind.ALL_REDUCE)
     call = call_of(KernelKind.ALL_REDUCE, wire)
 
     def finish(run: Sequence[Joint], parts: Parts) -> None:
@@ -88,6 +89,7 @@ def _size(tensor: torch.Tensor) -> int:
 
 def broadcast(comm: Communicator, source: torch.Tensor, target: torch.Tensor, root: int) -> Make:
     """The root hands over ``source``, the others fill ``target``."""
+    comm.count(KernelKind.BROADCAST)
 
     def kernel() -> Kernel:
         is_root, rounds = root == comm.rank, comm.rounds
@@ -110,6 +112,7 @@ def reduce_to(
     comm: Communicator, source: torch.Tensor, target: torch.Tensor, root: int, reduce: Reduce
 ) -> Make:
     """The root's ``target`` gets the reduction of every ``source``."""
+    comm.count(KernelKind.REDUCE)
 
     def kernel() -> Kernel:
         rounds, data = comm.rounds, _bytes(handed_over(source, reduce))
@@ -130,6 +133,7 @@ def reduce_to(
 def all_gather(comm: Communicator, source: torch.Tensor, targets: Sequence[torch.Tensor]) -> Make:
     """``targets[r]``, or the r-th part of the only one, gets what member r hands over."""
     wire = _size(source)
+    comm.count(KernelKind.ALL_GATHER)
     call = call_of(KernelKind.ALL_GATHER, wire)
 
     def piece(start: int, length: int) -> Joint:
@@ -154,6 +158,7 @@ def reduce_scatter(
 ) -> Make:
     """``target`` gets the reduction of the parts that the members have for this one."""
     size, wire = comm.size, _size(target)
+    comm.count(KernelKind.REDUCE_SCATTER)
     call = call_of(KernelKind.REDUCE_SCATTER, wire)
 
     def piece(start: int, length: int) -> Joint:
@@ -180,6 +185,7 @@ def _single(pieces: Sequence[Joint]) -> Make:
 
 def barrier(comm: Communicator) -> Make:
     """An all_reduce of one number, as torch's ``barrier`` of NCCL is."""
+    comm.count(KernelKind.ALL_REDUCE)
     call = call_of(KernelKind.ALL_REDUCE, 4)
     return Joint(comm.rounds, call, 4, None, None, lambda run, parts: None, None)
 

@@ -101,13 +101,14 @@ class Launches:
         """Blocks until all that was launched is done, as ``ProcessGroupNCCL::shutdown`` does."""
         for communicator in self.connections.made.values():
             self.device.wait_for(snapshot(communicator.queue))
+            communicator.leave()
         self.watchdog.forget(self)
 
     def abort(self) -> None:
         """Ends what is open on this rank, undone; peers wait on."""
         self.watchdog.forget(self)
         for communicator in self.connections.made.values():
-            communicator.aborted = True
+            communicator.abort()
         self.device.wakeup.ring()
 
     def communicator(self, device: int | None = None) -> Communicator:

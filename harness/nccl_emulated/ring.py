@@ -88,7 +88,8 @@ class RingEntry:
     def look(self, timing: bool) -> None:
         """Discover what the operation has come to."""
         operation = self.operation
-        if operation is None:
+        # Of a kernel that has failed torch's events can tell nothing: it stays as it was seen.
+        if operation is None or operation.error is not None:
             return
         if self.hooked:
             if self.completed_ns is None and operation.completed_ns:

@@ -45,7 +45,7 @@ class Scheduler:
         halted = self._conditions.halted(bool(waiting or self.computations))
         if self._conditions.aborts(bool(self.communicators)):
             for one in self.communicators:
-                one.aborted = True
+                one.abort()
         moved = not halted and self._advance(self.computations)
         if len(waiting) > 1:
             waiting.sort(key=lambda one: one.queue[0].number)

@@ -26,6 +26,10 @@ SLOTS = 8
 SLOT_BYTES = 1 << 20
 #: Bytes that a box takes; what is longer goes in several pieces.
 BOX_BYTES = 1 << 18
+#: Kernels that NCCL counts by their kind, in the order of the kinds.
+COUNTED = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
+#: Words of a member's state: its counts, its error, whether it has aborted, whether it has left.
+_STATE = len(COUNTED) + 3
 _PAGE = 4096
 _WIRE = struct.Struct("<Q")
 #: Of a call, the kind stands above the bytes on the wire.
@@ -47,7 +51,7 @@ class Segment:
     def __init__(self, descriptor: int, size: int) -> None:
         self.size = size
         self._box = _PAGE + BOX_BYTES
-        counters = 6 * size + 2 * size * size
+        counters = (6 + _STATE) * size + 2 * size * size
         calls_at = _in_pages(8 * counters)
         self._shorts_at = calls_at + _in_pages(8 * size * ROUNDS)
         self._short_lane = ROUNDS * SHORT_BYTES
@@ -65,7 +69,8 @@ class Segment:
         self.written = words[4 * size : 5 * size]
         self.read = words[5 * size : 6 * size]
         self.sent = words[6 * size : 6 * size + size * size]
-        self.taken = words[6 * size + size * size :]
+        self.taken = words[6 * size + size * size : 6 * size + 2 * size * size]
+        self._states = words[6 * size + 2 * size * size :]
         #: Calls of all members, shape [size, ROUNDS].
         self.calls = np.frombuffer(
             self._map, np.int64, count=size * ROUNDS, offset=calls_at
@@ -77,6 +82,10 @@ class Segment:
         """A new one, and the descriptor by which peers open it."""
         descriptor = os.memfd_create("hanglab-communicator", os.MFD_CLOEXEC)
         return cls(descriptor, size), descriptor
+
+    def state_of(self, rank: int) -> memoryview:
+        """Words of a member: how often each of COUNTED, ``ncclResult_t``, aborted, left."""
+        return self._states[rank * _STATE : (rank + 1) * _STATE]
 
     # Rounds of collectives.
 

@@ -127,8 +127,9 @@ PAUSES: Final = Table(8, 1024, 6 * 8)
 #: Rows, one per generation of the garbage collector: collections, wall, longest.
 COLLECTIONS: Final = Table(9, 4, 3 * 8)
 #: Ring, one record with each copy of the counters.
-#: number + 1, at, processor time of the process, time for which the main thread was runnable
-#: without a processor, involuntary switches of the process, number + 1.
+#: number + 1, at, processor time of the process, time for which the main thread (and that of an
+#: emulated device, for which it waits) was runnable without a processor, involuntary switches of
+#: the process, number + 1.
 USAGE: Final = Table(10, 2048, 6 * 8)
 #: Ring of batches that a loader handed out.  number + 1, at, elements, number + 1.
 BATCHES: Final = Table(11, 2048, 4 * 8)

@@ -24,6 +24,18 @@ _MOVEMENT = (
 )
 
 
+#: Threads besides the main one whose waits for a processor hold the rank up as its own do.
+_AWAITED: list[int] = []
+
+
+def count_waits_of(thread: int) -> None:
+    """Count a thread's waits for a processor as the rank's: its main thread waits for that one.
+
+    ``thread`` is the kernel's number of it.
+    """
+    _AWAITED.append(thread)
+
+
 class UsageSampler:
     """Appends one record to the table USAGE at each call of ``look``."""
 
@@ -35,7 +47,10 @@ class UsageSampler:
         # A dump at the end of the rank looks, too, beside the recorder's thread: without it a later
         # record could be the earlier one by its times.
         self._looking = threading.RLock()
-        self._schedstat = _open_schedstat()
+        #: By the number of the thread; None where the kernel keeps none.
+        self._schedstats: dict[int, int | None] = {}
+        self._waits: dict[int, int] = {}
+        self._process = os.getpid()
         self._slots = progress.slots
         self._latest_operation = progress.latest_operation
         self._moved: tuple[int, ...] = ()
@@ -68,25 +83,35 @@ class UsageSampler:
         """
         moved = *(self._slots[slot] for slot in _MOVEMENT), *self._latest_operation()
         rests, self._moved = moved == self._moved, moved
-        if self._schedstat is None or rests:
+        if rests:
             return NONE
-        try:
-            return int(os.pread(self._schedstat, 128, 0).split()[1])
-        except (OSError, ValueError, IndexError):
-            return NONE
+        # A process bears the number of its main thread.
+        waits = [self._waits_of(thread) for thread in (self._process, *_AWAITED)]
+        return NONE if NONE in waits else sum(waits)
+
+    def _waits_of(self, thread: int) -> int:
+        if thread not in self._schedstats:
+            self._schedstats[thread] = _open_schedstat(thread)
+        opened = self._schedstats[thread]
+        # Those of a thread that has ended stay.
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if opened is not None:
+                self._waits[thread] = int(os.pread(opened, 128, 0).split()[1])
+        return self._waits.get(thread, NONE)
 
     def leave_in_child(self) -> None:
         """A forked child must not hold the parent's file open."""
-        if self._schedstat is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._schedstat)
-            self._schedstat = None
+        for opened in self._schedstats.values():
+            if opened is not None:
+                with contextlib.suppress(OSError):
+                    os.close(opened)
+        self._schedstats.clear()
+        self._waits.clear()
+        _AWAITED.clear()
 
 
-def _open_schedstat() -> int | None:
-    """The main thread's schedstat; None where the kernel keeps none."""
+def _open_schedstat(thread: int) -> int | None:
     try:
-        # A process bears the number of its main thread.
-        return os.open(f"/proc/self/task/{os.getpid()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None

@@ -69,6 +69,11 @@ def test_hosts_launch_while_the_device_looks_at_its_queues(run_ranks: Run) -> No
     assert told == [{"errors": [], "value": 2.0**7}] * 2
 
 
+def test_collectives_pass_the_mode_of_tensors_and_no_mode_of_others(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "calls_pass_modes", 2))
+    assert told == [{"value": 8.0, "ours": 0, "others": True}] * 2
+
+
 def test_integers_that_no_device_has_touched_are_read_while_it_hangs(run_ranks: Run) -> None:
     first = _all_told(run_ranks("behaviours.py", "reading_a_loaders_index", 2))[0]
     assert first == {"drawn": 7, "seed": True}

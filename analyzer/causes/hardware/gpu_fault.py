@@ -91,7 +91,7 @@ def ecc_errors(facts: CaseFacts) -> Iterator[Proposal]:
 @detector
 def nccl_cuda_errors(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks whose communicator met a CUDA error that nobody told the program of."""
-    if not facts.stuck:
+    if not (facts.stuck or facts.watchdog_spoke):
         return
     for rank, _ in ras_cuda_errors(facts):
         view = facts.ranks[rank]

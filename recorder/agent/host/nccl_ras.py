@@ -18,6 +18,8 @@ _PROTOCOL = 2
 #: Seconds that NCCL may wait for its own peers, and that this waits for NCCL.
 _NCCL_S = 1
 _PATIENCE_S = 3.0
+#: For the first line of a process that may be stopped, in seconds: it is sent at once otherwise.
+_GREETING_S = 0.7
 _LIMIT = 4 << 20
 
 
@@ -42,15 +44,11 @@ def ask(host: str, port: int) -> dict[str, object]:
     """
     until = time.monotonic() + _PATIENCE_S
     try:
-        with socket.create_connection((host, port), timeout=0.5) as sock:
+        with _greeted(host, port, until) as sock:
 
             def line() -> str:
-                return _until(sock, until, lambda data: data.endswith(b"\n"))
+                return _until(sock, until, _is_line)
 
-            sock.sendall(f"CLIENT PROTOCOL {_PROTOCOL}\n".encode())
-            greeting = line()
-            if not greeting.upper().startswith("SERVER PROTOCOL "):
-                raise NoAnswer("something else than NCCL answers there")
             sock.sendall(f"TIMEOUT {_NCCL_S}\n".encode())
             if line().strip().upper() != "OK":
                 raise NoAnswer("NCCL refused a timeout")
@@ -67,6 +65,35 @@ def ask(host: str, port: int) -> dict[str, object]:
             if isinstance(document, dict):
                 return document
     return {"text": text}
+
+
+def _greeted(host: str, port: int, until: float) -> socket.socket:
+    """A connection to a process that answers; the caller closes it.  Raises NoAnswer and OSError.
+
+    All processes of a job listen at one port.  One that is stopped is among them, and its share of
+    the connections waits in its queue: another connection finds another process.
+    """
+    while True:
+        sock = socket.create_connection((host, port), timeout=0.5)
+        try:
+            sock.sendall(f"CLIENT PROTOCOL {_PROTOCOL}\n".encode())
+            soon = min(until, time.monotonic() + _GREETING_S)
+            if _until(sock, soon, _is_line).upper().startswith("SERVER PROTOCOL "):
+                return sock
+            sock.close()
+        except TimeoutError:
+            sock.close()
+            if time.monotonic() >= until:
+                raise
+            continue
+        except BaseException:
+            sock.close()
+            raise
+        raise NoAnswer("something else than NCCL answers there")
+
+
+def _is_line(data: bytes) -> bool:
+    return data.endswith(b"\n")
 
 
 def _until(sock: socket.socket, until: float, complete: Callable[[bytes], bool]) -> str:

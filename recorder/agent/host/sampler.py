@@ -208,7 +208,7 @@ class HostSampler:
         refusals: list[str] = []
         asked = set()
         for rank in ranks:
-            if not _runs_nccl(rank.pid):
+            if not _runs_nccl(rank.pid, rank.process.environment):
                 continue
             try:
                 address = nccl_ras.address_of(rank.process.environment)
@@ -275,7 +275,16 @@ def _kibibytes(value: int | None) -> int | None:
     return None if value is None else value * 1024
 
 
-def _runs_nccl(pid: int) -> bool:
-    """True if a process has NCCL's library and a GPU open; the library alone comes with torch."""
+#: Memory of a communicator whose device is emulated.
+_EMULATED = "/memfd:hanglab-communicator"
+
+
+def _runs_nccl(pid: int, environment: dict[str, str]) -> bool:
+    """True if a process has NCCL's library and a GPU open; the library alone comes with torch.
+
+    An emulated device answers where it was told to, and only there.
+    """
     text = "\n".join(procfs.mapped_files(pid))
+    if _EMULATED in text:
+        return "NCCL_RAS_ADDR" in environment
     return "/dev/nvidia" in text and ("libnccl" in text or "libtorch_cuda" in text)

@@ -158,6 +158,18 @@ def test_cuda_errors_that_only_nccl_knows_of(answer: Any, culprits: list[int] | 
     assert verdict.culprits == (culprits or [])
 
 
+def test_a_cuda_error_beside_a_dump_that_torch_wrote_by_itself() -> None:
+    """Before anything had stood still for long enough: the watchdog had seen the failure."""
+    known = job([waiting(r) for r in range(4)], trigger="timeout_dump")
+    verdict = conclude(sampled(known, {}, nccl=ras(0, 0, 1, 0)))
+    assert (verdict.cause, verdict.culprits) == (Cause.GPU_FAULT, [2])
+
+
+def test_a_job_is_not_called_healthy_where_torch_dumped_by_itself() -> None:
+    verdict = conclude(sampled(job([waiting(r) for r in range(4)], trigger="timeout_dump"), {}))
+    assert verdict.status is Status.INCONCLUSIVE
+
+
 def kept(wchan: str, target: str = "", states: str = "DD", gpus: bool = True) -> CaseFacts:
     """Rank 1 of three sleeps in the kernel."""
     stuck = view(1, user(25), state="D", wchan=wchan)

@@ -463,6 +463,32 @@ def many_small(rank: Rank) -> None:
     rank.tell(value=tensor.tolist()[0])
 
 
+def calls_pass_modes(rank: Rank) -> None:
+    """Calls of torch.distributed in a process with the emulated ``torch.cuda``."""
+    from torch.overrides import TorchFunctionMode
+
+    from hanglab.harness.nccl_emulated.cuda import CudaTensors, emulate_cuda
+
+    rank.join()
+    emulate_cuda()
+    seen = []
+
+    class Follower(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    tensor = torch.ones(8)
+    dist.all_reduce(tensor)
+    own, passed = CudaTensors.__torch_function__, []
+    CudaTensors.__torch_function__ = lambda *given: passed.append(given[1]) or own(*given)
+    dist.all_reduce(tensor)
+    through_ours = len(passed)
+    with Follower():
+        dist.all_reduce(tensor)
+    rank.tell(value=tensor.tolist()[0], ours=through_ours, others=dist.all_reduce in seen)
+
+
 def device_order(rank: Rank) -> None:
     """Rank 1's device gets an order (ORDER, AMOUNT and TEXT) before its second operation."""
     from hanglab.harness.nccl_emulated.control import Order, give_order

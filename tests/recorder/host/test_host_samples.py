@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -280,6 +281,41 @@ def test_a_sampler_that_cannot_write_says_so_and_goes_on(tmp_path: Path) -> None
     finally:
         sampler.close()
     assert any(what == "samples.jsonl" and "could not" in why for what, why, _ in misses), misses
+
+
+def test_another_process_of_the_job_is_asked_where_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All processes listen at one port: the first connection is the stopped one's."""
+    monkeypatch.setattr(nccl_ras, "_GREETING_S", 0.2)
+    monkeypatch.setattr(nccl_ras, "_PATIENCE_S", 60.0)
+    met: list[socket.socket] = []
+
+    def talk(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
+            for line in stream:
+                if line == b"VERBOSE STATUS\n":
+                    stream.write(b'{"nccl_version": "2.29.7"}\n')
+                    return
+                stream.write(b"SERVER PROTOCOL 2\n" if line.startswith(b"CLIENT") else b"OK\n")
+                stream.flush()
+
+    def serve(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                met.append(server.accept()[0])
+                if len(met) > 1:
+                    threading.Thread(target=talk, args=(met[-1],)).start()
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        assert nccl_ras.ask(*server.getsockname()) == {"nccl_version": "2.29.7"}
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    met[0].close()
 
 
 def test_nccl_is_asked_in_its_own_protocol() -> None:
