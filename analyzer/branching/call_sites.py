@@ -30,6 +30,8 @@ class ProgramCall:
     direct: bool
     #: Name of the operation, where it is known.
     operation: str = ""
+    #: Wall time of its host at which it was called.
+    at_ns: int | None = None
 
 
 @dataclass
@@ -120,7 +122,8 @@ def _call(entries: Entries, index: int, stacks: Sequence[tuple[Chain, bool, bool
     name = entries.group_at(index)
     key = (name, seq) if seq >= 0 and not entries.is_p2p[index] else None
     operation = entries.operations[int(entries.operation[index])].op
-    return ProgramCall(chain, whole, key, direct, operation)
+    created = int(entries.created_ns[index])
+    return ProgramCall(chain, whole, key, direct, operation, created if created > 0 else None)
 
 
 def _chain(frames: Iterable[FrameLike]) -> Chain:

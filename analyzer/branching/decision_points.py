@@ -30,6 +30,7 @@ from hanglab.analyzer.branching.program_graph import (
     State,
     follow,
 )
+from hanglab.analyzer.branching.recorded_decision import RecordedBranch, RecordedBranches
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
 from hanglab.analyzer.facts.case_facts import CaseFacts, once
 from hanglab.analyzer.verdict import Cause, Decision, DecisionValue, DecisionWay, Finding
@@ -61,6 +62,8 @@ class Branch:
     mine: str
     theirs: str
     rounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: Ranks that were seen to go the one way, and the other.
+    ranks: tuple[list[int], list[int]] = ([], [])
 
 
 def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | None:
@@ -76,14 +79,29 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
     peers = peers[:MOST_COMPARED]
     program = _ProgramOfRanks(facts, sources, [*culprits, *peers])
-    found: list[tuple[Branch, CallParting]] = []
+    every = {rank: call_history(facts, rank, sources) for rank in sorted(facts.ranks)}
+    histories = {rank: one for rank, one in every.items() if one is not None}
+    recorded = RecordedBranches(facts, sources, histories)
+    found: list[Branch | RecordedBranch] = []
     refusals: list[str] = []
     for culprit, peer in itertools.product(culprits, peers):
         mine, theirs = program.histories.get(culprit), program.histories.get(peer)
         if mine is None or theirs is None:
             continue
         # Either end of a message has its own calls by right.
-        parting = parting_of(mine, theirs, by_own_calls=finding.cause in _BETWEEN_TWO)
+        by_own_calls = finding.cause in _BETWEEN_TWO
+        parting = parting_of(mine, theirs, by_own_calls, placed=False)
+        if recorded.has(culprit) and recorded.has(peer):
+            try:
+                if parting is not None:
+                    found.append(recorded.branch(culprit, peer, parting))
+                    continue
+                if not facts.ranks[culprit].has_dump and theirs.now is not None:
+                    found.append(recorded.branch_by_numbers(culprit, peer))
+                    continue
+            except NotFollowed as reason:
+                refusals.append(str(reason))
+        parting = parting_of(mine, theirs, by_own_calls)
         if parting is None:
             continue
         try:
@@ -94,14 +112,13 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         if branch is not None and not _of_one_round(facts, culprit, peer, branch):
             return NoDecision("the ranks made the same calls in different rounds of a loop")
         if branch is not None:
-            found.append((branch, parting))
+            found.append(replace(branch, ranks=_ranks_of(parting, list(histories.values()))))
     if not found:
         return NoDecision(refusals[0]) if refusals else None
-    first, parting = found[0]
-    if any(branch.statement is not first.statement for branch, _ in found):
+    first = found[0]
+    if any(branch.statement is not first.statement for branch in found):
         return NoDecision("the ranks' ways part at several statements")
-    every = (call_history(facts, rank, sources) for rank in sorted(facts.ranks))
-    decision = _decision(first, parting, [history for history in every if history is not None])
+    decision = _decision(first)
     return msgspec.structs.replace(decision, values=_values(facts, first))
 
 
@@ -339,15 +356,8 @@ def _only(branches: Sequence[Branch]) -> Branch | None:
     return branches[0] if branches else None
 
 
-def _decision(branch: Branch, parting: CallParting, histories: Sequence[CallHistory]) -> Decision:
-    mine: list[int] = []
-    theirs: list[int] = []
-    for history in histories:
-        way, rank = _next(history, parting), history.rank
-        if way == parting.theirs.chain[-1:]:
-            theirs.append(rank)
-        elif way is not None and way == parting.mine[-1:]:
-            mine.append(rank)
+def _decision(branch: Branch | RecordedBranch) -> Decision:
+    mine, theirs = branch.ranks
     line = branch.statement.lineno
     return Decision(
         file=branch.code.source.file,
@@ -358,7 +368,22 @@ def _decision(branch: Branch, parting: CallParting, histories: Sequence[CallHist
     )
 
 
-def _values(facts: CaseFacts, branch: Branch) -> list[DecisionValue]:
+def _ranks_of(
+    parting: CallParting, histories: Sequence[CallHistory]
+) -> tuple[list[int], list[int]]:
+    """Ranks whose next call was the one, and the other."""
+    mine: list[int] = []
+    theirs: list[int] = []
+    for history in histories:
+        way, rank = _next(history, parting), history.rank
+        if way == parting.theirs.chain[-1:]:
+            theirs.append(rank)
+        elif way is not None and way == parting.mine[-1:]:
+            mine.append(rank)
+    return mine, theirs
+
+
+def _values(facts: CaseFacts, branch: Branch | RecordedBranch) -> list[DecisionValue]:
     """Variables of the statement's condition on ranks that stand in its function."""
     names = names_of_condition(branch.statement)
     return [

@@ -11,14 +11,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from hanglab.recorder.case.conditions import suppresses
 from hanglab.recorder.case.source_functions import Function
 
 #: Numbers of the nodes that every graph has: where a function begins and ends, and where an
 #: exception leaves it.
 ENTRY, EXIT, RAISED = 0, 1, 2
 
-#: The way of whoever begins another round of a loop.
+#: Words for the ways on; AGAIN begins another round of a loop.
 AGAIN = "went on in the loop"
+LEFT = "left the loop"
+TAKEN = "took the branch"
+PASSED = "passed over the branch"
+OTHER = "took the other branch"
+NO_CASE = "took none of the cases"
+BY_EXCEPTION = "left the block by an exception"
 
 #: Functions of torch.distributed that communicate.  One of the user's own of such a name would
 #: stand on the stack itself, below the line that calls it.
@@ -201,10 +208,10 @@ class FlowGraph:
 
     def _if(self, statement: ast.If, follow: int, around: _Surroundings) -> int:
         number = self._new(statement, around, [statement.test])
-        past = "took the other branch" if statement.orelse else "passed over the branch"
+        past = OTHER if statement.orelse else PASSED
         self.nodes[number].edges = _known(
             statement.test,
-            Edge(self._block(statement.body, follow, around), "took the branch"),
+            Edge(self._block(statement.body, follow, around), TAKEN),
             Edge(self._block(statement.orelse, follow, around), past),
         )
         return number
@@ -216,7 +223,7 @@ class FlowGraph:
         number = self._new(statement, around, [head])
         inner = replace(around, stop=follow, again=number, stop_finals=len(around.finals))
         again = Edge(self._block(statement.body, number, inner), AGAIN)
-        left = Edge(self._block(statement.orelse, follow, around), "left the loop")
+        left = Edge(self._block(statement.orelse, follow, around), LEFT)
         endless = isinstance(statement, ast.While)
         self.nodes[number].edges = _known(head, again, left) if endless else [again, left]
         return number
@@ -228,13 +235,14 @@ class FlowGraph:
             outer = replace(around, finals=(*around.finals, tuple(statement.finalbody)))
         passing = around.handlers
         if statement.finalbody:
-            way = "left the block by an exception"
-            passing = (Edge(self._block(statement.finalbody, RAISED, around), way, statement),)
+            passing = (
+                Edge(self._block(statement.finalbody, RAISED, around), BY_EXCEPTION, statement),
+            )
         outer = replace(outer, handlers=passing)
         handlers = tuple(
             Edge(
                 self._block(handler.body, after, outer),
-                f"came by an exception to the handler at line {handler.lineno}",
+                to_handler(handler),
                 statement,
             )
             for handler in statement.handlers
@@ -246,8 +254,8 @@ class FlowGraph:
     def _with(self, statement: ast.With | ast.AsyncWith, follow: int, around: _Surroundings) -> int:
         number = self._new(statement, around, [item.context_expr for item in statement.items])
         inner = around
-        if any(_suppresses(item.context_expr) for item in statement.items):
-            past = Edge(follow, "left the block by an exception", statement)
+        if any(suppresses(item.context_expr) for item in statement.items):
+            past = Edge(follow, BY_EXCEPTION, statement)
             inner = replace(around, handlers=(past, *around.handlers))
         self.nodes[number].edges = [Edge(self._block(statement.body, follow, inner))]
         return number
@@ -257,16 +265,20 @@ class FlowGraph:
         edges = [
             Edge(
                 self._block(case.body, follow, around),
-                f"took the case at line {_end(case.pattern)}",
+                to_case(case),
             )
             for case in statement.cases
         ]
-        self.nodes[number].edges = [*edges, Edge(follow, "took none of the cases")]
+        self.nodes[number].edges = [*edges, Edge(follow, NO_CASE)]
         return number
 
 
-def _end(node: ast.expr | ast.pattern) -> int:
-    return node.end_lineno or node.lineno
+def to_handler(handler: ast.ExceptHandler) -> str:
+    return f"came by an exception to the handler at line {handler.lineno}"
+
+
+def to_case(case: ast.match_case) -> str:
+    return f"took the case at line {case.pattern.end_lineno or case.pattern.lineno}"
 
 
 def _known(test: ast.expr, taken: Edge, passed: Edge) -> list[Edge]:
@@ -274,14 +286,6 @@ def _known(test: ast.expr, taken: Edge, passed: Edge) -> list[Edge]:
     if not isinstance(test, ast.Constant):
         return [taken, passed]
     return [taken] if test.value else [passed]
-
-
-def _suppresses(context: ast.expr) -> bool:
-    """True for ``contextlib.suppress(...)``."""
-    match context:
-        case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")):
-            return True
-    return False
 
 
 def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | bool:

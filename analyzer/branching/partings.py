@@ -27,16 +27,20 @@ class CallParting:
     mine: Chain
     called: bool
     theirs: ProgramCall
+    #: By so much the peer's index of a call is larger than the rank's.
+    shift: int = 0
 
 
-def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> CallParting | None:
+def parting_of(
+    mine: CallHistory, theirs: CallHistory, by_own_calls: bool, placed: bool = True
+) -> CallParting | None:
     """The first difference of two ranks' calls, if it is what the peer waits over.
 
     Ranks may differ by right from the beginning.  So it counts where the rank itself has gone on
     to its peer's call before, from the same one, and unless ``by_own_calls`` where the peer
-    stands in it.
+    stands in it.  With ``placed`` the places of the calls around it are known.
     """
-    shift = _shift(mine, theirs)
+    shift = shift_of(mine, theirs)
     if shift is None:
         return None
     own, others = mine.sites[shift[0] :], theirs.sites[shift[1] :]
@@ -52,22 +56,29 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> Ca
         next_one = _THE_END
     else:
         return None
-    if not next_one.chain and next_one is not _THE_END:
-        return None
     last = own[index - 1] if index else None
-    if last is not None and not last.chain:
-        return None
     called = index < len(own)
     if not called and mine.died:
         return None
     now = () if mine.now is None else mine.now
     chain = own[index].chain if called else now
-    if not chain and (called or mine.now is not None):
+    if placed and not _are_known(last, chain, called or mine.now is not None, next_one):
         return None
     stands = index >= len(others) - 1
     if (by_own_calls or not stands) and not _went_on(own[:index], last, next_one):
         return None
-    return CallParting(index + shift[0], last, chain, called, next_one)
+    return CallParting(index + shift[0], last, chain, called, next_one, shift[1] - shift[0])
+
+
+def _are_known(
+    last: ProgramCall | None, chain: Chain, is_somewhere: bool, next_one: ProgramCall
+) -> bool:
+    """True if there is a place of the last common call, of the rank and of its peer's call."""
+    if last is not None and not last.chain:
+        return False
+    if next_one is not _THE_END and not next_one.chain:
+        return False
+    return bool(chain) or not is_somewhere
 
 
 def _lacks_its_group(mine: CallHistory, theirs: CallHistory) -> bool:
@@ -99,7 +110,7 @@ def _went_on(sites: Sequence[ProgramCall], last: ProgramCall | None, to: Program
     )
 
 
-def _shift(mine: CallHistory, theirs: CallHistory) -> tuple[int, int] | None:
+def shift_of(mine: CallHistory, theirs: CallHistory) -> tuple[int, int] | None:
     """Indices in two histories from which on their calls are held against each other."""
     if mine.whole and theirs.whole:
         return 0, 0

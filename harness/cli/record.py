@@ -64,6 +64,13 @@ def record(
             help="Keep the values of the variables that conditions of these functions name.",
         ),
     ] = False,
+    branches: Annotated[
+        bool,
+        typer.Option(
+            "--branches/--no-branches",
+            help="Record which branches the user's code takes, to name the one that parted ranks.",
+        ),
+    ] = False,
     as_json: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the verdict there too, as JSON."),
@@ -96,6 +103,8 @@ def record(
         os.environ["HANGLAB_SOURCE"] = "0"
     if local_values:
         os.environ["HANGLAB_LOCALS"] = "1"
+    if branches:
+        os.environ["HANGLAB_BRANCHES"] = "1"
     case = (out or case_folder.name_folder(Path.cwd())).absolute()
     if out is not None:
         case_folder.check_folder(case)

@@ -38,6 +38,7 @@ def job_environment(plan: JobPlan, caller: Mapping[str, str], runtime_dir: Path)
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    environment.setdefault("HANGLAB_BRANCHES", "1")
     # torch's own dump on a timeout belongs beside the logs, not in the home directory.
     for name, value in torch_dumps(dump_prefix(plan.log_dir)).items():
         environment.setdefault(name, value)

@@ -141,7 +141,12 @@ def _start_recorder(spec: RankSpec) -> None:
 
 def script_code(script: Path) -> types.CodeType:
     """Raises what the interpreter would: OSError, SyntaxError."""
+    from hanglab.recorder.rank.branches.recording import RECORDING
+
     source = script.read_bytes()
+    recorded = RECORDING.script_code(str(script), source)
+    if recorded is not None:
+        return recorded
     code = compile(source, str(script), "exec", dont_inherit=True)
     assert isinstance(code, types.CodeType)
     return code

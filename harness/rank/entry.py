@@ -42,7 +42,10 @@ def load(file: Path) -> types.ModuleType:
     folder stands first on their ``sys.path``, as it does here.
     """
     name = file.stem if file.stem not in sys.modules else f"_hanglab_scenario_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    from hanglab.recorder.rank.branches.recording import RECORDING
+
+    loader = RECORDING.loader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise EntryError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -78,7 +78,7 @@ class Capture:
             # Before the capture itself makes them busy.
             self._write(rank, files.MOVEMENT.name, self._write_movement, now)
             self._write(rank, files.PROCESSES.name, self._write_processes)
-            self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
+            self._write(rank, files.PROGRESS.snapshot_name, self._keep_mapped)
         locks, descriptors = file_lock_waits(ranks), descriptor_waits(ranks)
         for rank in ranks:
             self._write(rank, files.FILE_LOCKS.name, self._write_rows, files.FILE_LOCKS, locks)
@@ -152,7 +152,7 @@ class Capture:
         if refusal and self._dumps.ask(rank) is not None and self._dumps.keep(rank, force=True):
             refusal = ""
         # Now it says which operations have finished that nobody has waited for yet.
-        self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
+        self._write(rank, files.PROGRESS.snapshot_name, self._keep_mapped)
         self._write(rank, files.FLIGHT_RECORDER.snapshot_name, self._keep_documents)
         samples = self._stacks(rank)
         if refusal:
@@ -221,8 +221,8 @@ class Capture:
         sample = StackSample(clock(), rank.pid, "rank", threads, "py-spy --native")
         write(rank.folder, files.NATIVE_STACKS, [sample])
 
-    def _keep_progress(self, rank: WatchedRank) -> None:
-        snapshots.keep_progress(rank.folder)
+    def _keep_mapped(self, rank: WatchedRank) -> None:
+        snapshots.keep_mapped(rank.folder)
 
     def _keep_documents(self, rank: WatchedRank) -> None:
         snapshots.keep_documents(rank.folder)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.evidence_files import PROGRESS, evidence_files
-from hanglab.recorder.case.file_kinds import EvidenceFile, Scope
+from hanglab.recorder.case.evidence_files import BRANCHES, PROGRESS, evidence_files
+from hanglab.recorder.case.file_kinds import EvidenceFile, MappedFile, Scope
 from hanglab.recorder.case.progress import NotProgress, read_counters
 
 
-def keep_progress(folder: Path) -> None:
-    """Copy the progress file as it is now, unless the rank has left what was kept of it.
+def keep_mapped(folder: Path) -> None:
+    """Copy what the rank has mapped as it is now, unless it has left what was kept of it.
 
     Raises OSError.
     """
@@ -31,17 +31,21 @@ def keep_progress(folder: Path) -> None:
     if _phase(data) == "exiting" and kept.exists() and _phase(kept.read_bytes()) != "exiting":
         return
     folders.write_whole(kept, data, sparse=True)
+    with contextlib.suppress(FileNotFoundError):
+        branches = (folder / BRANCHES.name).read_bytes()
+        folders.write_whole(folder / BRANCHES.snapshot_name, branches, sparse=True)
 
 
 def make_sparse(folder: Path) -> None:
-    """Give back the room of a progress file that its rank never used.
+    """Give back the room of mapped files that their rank never used.
 
-    It is laid out for any job, and of a small one most is zeros.  Only of a rank that has ended:
-    a living one has it mapped.
+    They are laid out for any job, and of a small one most is zeros.  Only of a rank that has
+    ended: a living one has them mapped.
     """
-    path = folder / PROGRESS.name
-    with contextlib.suppress(OSError):  # without room for a second one it stays as it is
-        folders.write_whole(path, path.read_bytes(), sparse=True)
+    for file in (PROGRESS, BRANCHES):
+        path = folder / file.name
+        with contextlib.suppress(OSError):  # without room for a second one it stays as it is
+            folders.write_whole(path, path.read_bytes(), sparse=True)
 
 
 def keep_documents(folder: Path) -> None:
@@ -81,7 +85,11 @@ def forget(folder: Path, scope: Scope = Scope.RANK) -> None:
 
 def _documents() -> list[EvidenceFile[Any]]:
     """Files that the rank replaces whole, where it writes them at all."""
-    return [file for file in evidence_files(Scope.RANK) if file.snapshot and file is not PROGRESS]
+    return [
+        file
+        for file in evidence_files(Scope.RANK)
+        if file.snapshot and not isinstance(file, MappedFile)
+    ]
 
 
 def _phase(data: bytes) -> str:

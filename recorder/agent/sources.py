@@ -79,6 +79,10 @@ def _places(rank: WatchedRank) -> Iterator[_SourceLine]:
     progress = evidence.read(files.PROGRESS)
     for operation in progress.operations if progress is not None else ():
         yield _SourceLine(operation.file, operation.function, operation.line)
+    branches = evidence.read(files.BRANCHES)
+    for place in {one.place for one in branches.branches} if branches is not None else ():
+        # Of which function does not matter: the line tells.
+        yield _SourceLine(place.file, MODULE, place.line)
 
 
 def functions_of(

@@ -42,3 +42,11 @@ def _conditions(statement: ast.AST) -> Iterator[ast.AST]:
                         yield test
                     case ast.BoolOp(values=values):
                         yield from values[:-1]
+
+
+def suppresses(context: ast.expr) -> bool:
+    """True for ``contextlib.suppress(...)``."""
+    match context:
+        case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")):
+            return True
+    return False

@@ -25,10 +25,11 @@ from hanglab.recorder.case.file_kinds import (
 )
 
 if TYPE_CHECKING:
-    from hanglab.recorder.case import host_records, progress, records
+    from hanglab.recorder.case import branch_trace, host_records, progress, records
 else:
     # Ranks take names from here, and need no record.
     records = DeferredModule("hanglab.recorder.case.records")
+    branch_trace = DeferredModule("hanglab.recorder.case.branch_trace")
     host_records = DeferredModule("hanglab.recorder.case.host_records")
     progress = DeferredModule("hanglab.recorder.case.progress")
 
@@ -63,6 +64,10 @@ PROCESS: Final = JsonDocument(
 PROGRESS: Final = MappedFile(
     "progress.bin", Scope.RANK, "memory-mapped: operations, sections, steps, counters",
     lambda: progress.read_progress, redaction=Redaction.PROGRESS)
+BRANCHES: Final = MappedFile(
+    "branches.bin", Scope.RANK,
+    "memory-mapped: the latest branches of the user's code that it took, on request",
+    lambda: branch_trace.read_branches, redaction=Redaction.LEFT_OUT)
 GROUPS: Final = JsonList(
     "groups.json", Scope.RANK, "its process groups with their members", lambda: records.GroupRecord)
 FLIGHT_RECORDER: Final = RawFile(

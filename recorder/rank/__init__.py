@@ -63,6 +63,7 @@ def start_from_environment() -> None:
     from hanglab.recorder.rank.rank_recognition import is_rank, may_join
 
     environment = os.environ
+    _watch_branches()
     if not is_rank(environment):
         if may_join(environment):
             _start_when_joining()
@@ -79,6 +80,18 @@ def start_from_environment() -> None:
         local_rank=number.get("LOCAL_RANK"),
         attempt=number.get("TORCHELASTIC_RESTART_COUNT", 0),
     )
+
+
+def _watch_branches() -> None:
+    """Before the user's first module is imported: later it would be too late."""
+    if os.environ.get("HANGLAB_BRANCHES") != "1":
+        return
+    try:
+        from hanglab.recorder.rank.branches.recording import RECORDING
+
+        RECORDING.watch()
+    except Exception as error:
+        _complain(error)
 
 
 def start_alone(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:

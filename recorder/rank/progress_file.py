@@ -44,7 +44,7 @@ class ProgressFile:
 
     def __init__(self, path: Path | None, writer: type[Writer] | None = WRITER) -> None:
         *places, size = layout.offsets()
-        self.mapping = _map(path, size)
+        self.mapping = map_file(path, size)
         #: The whole file as signed 64-bit integers.
         self.slots = memoryview(self.mapping).cast("q")
         #: Byte offset of each table.
@@ -200,7 +200,8 @@ class ProgressFile:
         self.slots[Slot.COUNTERS_OPEN] = unfinished
 
 
-def _map(path: Path | None, size: int) -> mmap.mmap:
+def map_file(path: Path | None, size: int) -> mmap.mmap:
+    """A shared mapping of so many zeros, of a file or of this process alone.  Raises OSError."""
     if path is None:
         return mmap.mmap(-1, size)
     # Not cut to nothing first: a rank that replaces its program (execv) has one already, and

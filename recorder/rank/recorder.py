@@ -23,6 +23,8 @@ from hanglab.recorder.rank.bare_backends import Backends
 from hanglab.recorder.rank.batch_fetches import FetchWatch
 from hanglab.recorder.rank.batch_sizes import BatchSizes
 from hanglab.recorder.rank.boundary import Boundary
+from hanglab.recorder.rank.branches import recording as branches
+from hanglab.recorder.rank.branches.ring import leave_compiled_code_alone
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.child_exits import ChildWatch
 from hanglab.recorder.rank.code_shapes import raised_code, standing_code
@@ -135,6 +137,8 @@ class RankRecorder:
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
         self._imports.add("torch.utils.data._utils.fetch", self._fetches.install)
         self._imports.add("torch.optim.optimizer", self._updates.install)
+        if branches.wanted(os.environ):
+            self._record_branches()
         self._pauses.install()
         os.register_at_fork(after_in_child=self._leave_in_child)
         # When the main thread is through with the script, before threads are
@@ -145,6 +149,14 @@ class RankRecorder:
                 register(self._exiting)
         atexit.register(self._exiting)
         self._service.start()
+
+    def _record_branches(self) -> None:
+        try:
+            branches.RECORDING.begin(self.folder / files.BRANCHES.name)
+        except OSError as error:
+            self.problems.append(f"{files.BRANCHES.name}: {error.strerror}")
+            return
+        self._imports.add("torch._dynamo", leave_compiled_code_alone)
 
     def _distributed_imported(self, module: ModuleType) -> None:
         from torch._C._distributed_c10d import (

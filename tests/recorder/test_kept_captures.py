@@ -33,7 +33,7 @@ def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
     progress = ProgressFile(rank.folder / files.PROGRESS.name)
     progress.identify(0, 0, 1)
     progress.step(7)
-    snapshots.keep_progress(rank.folder)
+    snapshots.keep_mapped(rank.folder)
     progress.step(8)
     assert rank.read(files.PROGRESS) is not None and rank.read(files.PROGRESS).step == 8
     assert (
@@ -45,18 +45,18 @@ def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
 def test_a_rank_that_leaves_meanwhile_does_not_take_it_along(rank: RankCase) -> None:
     progress = ProgressFile(rank.folder / files.PROGRESS.name)
     progress.identify(0, 0, 1)
-    snapshots.keep_progress(rank.folder)
+    snapshots.keep_mapped(rank.folder)
     progress.step(8)
-    snapshots.keep_progress(rank.folder)
+    snapshots.keep_mapped(rank.folder)
     progress.slots[Slot.PHASE] = layout.EXITING
     progress.step(9)
-    snapshots.keep_progress(rank.folder)
+    snapshots.keep_mapped(rank.folder)
     then = rank.as_captured.read(files.PROGRESS)
     assert then is not None and (then.phase, then.step) == ("running", 8)
 
 
 def test_a_rank_without_progress_has_nothing_to_be_kept(rank: RankCase) -> None:
-    snapshots.keep_progress(rank.folder)
+    snapshots.keep_mapped(rank.folder)
     snapshots.keep_documents(rank.folder)
     assert list(rank.folder.iterdir()) == []
 

@@ -95,3 +95,25 @@ def test_a_redacted_copy_holds_no_source(hung, tmp_path):
     verdict = analyze(folder)
     assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
     assert verdict.decision is None
+
+
+@pytest.mark.slow
+def test_a_round_that_was_passed_over_long_ago_is_named_by_recorded_branches(tmp_path):
+    program = PROGRAMS / "round_passed_over.py"
+    case = tmp_path / "case"
+    words = ["record", "--out", str(case), "--hang-after", "2", "--branches", "--"]
+    words += [*TORCHRUN, "--nproc-per-node", "3", str(program)]
+    assert hanglab(*words, cwd=tmp_path).returncode == 124
+    verdict = analyze(case)
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
+    decision = verdict.decision
+    assert decision is not None
+    assert decision.text == "if empty:"
+    assert [(way.ranks, way.way) for way in decision.ways] == [
+        ([2], "took the branch"),
+        ([0, 1], "passed over the branch"),
+    ]
+    # Source and call sites alone do not tell.
+    for file in case.glob("**/branches*.bin"):
+        file.unlink()
+    assert analyze(case).decision is None

@@ -13,8 +13,8 @@ from hanglab.recorder.case.backends import backend_of
 #: Of hanglab's own environment only what speaks to torch, to its backends and to the
 #: recorder goes into containers: the rest describes another machine.
 _HANDED_ON = (
-    "GLOO_", "HANGLAB_LOCALS", "HANGLAB_NATIVE", "HANGLAB_SOURCE", "KINETO_", "MKL_", "NCCL_",
-    "OMP_", "OPENBLAS_", "PYTHONHASHSEED", "PYTORCH_", "TORCH", "TP_",
+    "GLOO_", "HANGLAB_BRANCHES", "HANGLAB_LOCALS", "HANGLAB_NATIVE", "HANGLAB_SOURCE",
+    "KINETO_", "MKL_", "NCCL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED", "PYTORCH_", "TORCH", "TP_",
 )  # fmt: skip
 #: The rendezvous; every node has all ports to itself.
 MASTER_PORT = 29500
@@ -30,6 +30,7 @@ def node_environment(plan: JobPlan, number: int, nodes: int) -> dict[str, str]:
         if name.startswith(_HANDED_ON) and name not in RANK_VARIABLES
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("HANGLAB_BRANCHES", "1")
     for name, value in torch_dumps(container_paths.DUMPS).items():
         environment.setdefault(name, value)
     environment.update(plan.environment)

@@ -80,7 +80,7 @@ OPERATORS = [
     Operator(
         "round_passed_over",
         "a round of a loop passed over by one rank (`continue` at its begin)",
+        # No branch: its ranks go on in the loop, with another value of its variable.
         partial(_mutate, change=_passing_over, what="passes over a round", salt=2),
-        is_branch=True,
     ),
 ]

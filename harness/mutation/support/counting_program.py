@@ -7,6 +7,7 @@ group and peer.  Groups count their operations themselves, those of DistributedD
 of functional collectives too.
 """
 
+# hanglab: no branches
 from __future__ import annotations
 
 import ast

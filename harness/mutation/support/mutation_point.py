@@ -6,6 +6,7 @@ folder, it keeps there what happened, for whoever judges verdicts: that the faul
 rank stood afterwards, and what it raised by itself.
 """
 
+# hanglab: no branches
 from __future__ import annotations
 
 import json

@@ -4,6 +4,7 @@ Mutants import it from their own folder; it needs nothing of hanglab, and torch 
 function says so.
 """
 
+# hanglab: no branches
 from __future__ import annotations
 
 import ctypes

@@ -6,10 +6,14 @@ The programs are run by Python itself: nothing here knows of graphs of statement
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from random import Random
 from types import FrameType
 from typing import Any
+
+from hanglab.recorder.case.branch_trace import BranchPlace, TakenBranch
+from hanglab.recorder.rank.branches.instrumentation import TAKEN, instrumented
 
 #: Lines that a run may pass, so that every program ends.
 _MOST_LINES = 400
@@ -35,6 +39,10 @@ class Run:
 
     events: list[Event]
     ended: bool
+    #: Branches by the recorder's own calls; the time is twice the number of events before.
+    branches: list[TakenBranch] = field(default_factory=list)
+    #: The line that asked the question whose answer was turned.
+    odd_line: int | None = None
 
 
 class _Writer:
@@ -132,14 +140,19 @@ def make_up(seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(text: str, file: str, seed: int, odd_at: int, odd_raises: bool) -> Run:
+def run(
+    text: str, file: str, seed: int, odd_at: int, odd_raises: bool, recorded: bool = False
+) -> Run:
     """Run a program: ``seed`` gives the answers to its questions, the one of ``odd_at`` is turned.
 
-    Two runs of one seed do the same until that question, or until ``raises`` is asked then.
+    With ``recorded`` its branches are kept.  Two runs of one seed do the same until that question,
+    or until ``raises`` is asked then.
     """
     answers = Random(seed)
     asked = 0
+    times: Counter[object] = Counter()
     events: list[Event] = []
+    found = Run(events, False)
 
     def frames(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
         chain: list[tuple[str, int]] = []
@@ -152,11 +165,24 @@ def run(text: str, file: str, seed: int, odd_at: int, odd_raises: bool) -> Run:
     def question() -> bool:
         nonlocal asked
         asked += 1
+        if asked == odd_at:
+            found.odd_line = frames(sys._getframe(2))[-1][1]
         return asked == odd_at
+
+    def answer() -> bool:
+        if not recorded:
+            return answers.random() < 0.4
+        # The same in a round and at a place, whatever was asked before.
+        key = (
+            frames(sys._getframe(2)),
+            sum(event.communicates and len(event.chain) == 1 for event in events),
+        )
+        times[key] += 1
+        return Random(f"{seed} {key} {times[key]}").random() < 0.4
 
     def want(_: int) -> bool:
         odd = question() and not odd_raises
-        return (answers.random() < 0.4) != odd
+        return answer() != odd
 
     def raises() -> None:
         if question() and odd_raises:
@@ -176,13 +202,19 @@ def run(text: str, file: str, seed: int, odd_at: int, odd_raises: bool) -> Run:
                 raise _OutOfLines
         return watch
 
-    names: dict[str, Any] = {}
-    exec(compile(text, file, "exec"), names)
+    def taken(way: int) -> None:
+        place = BranchPlace(file, way >> 24 & 0xFFFFFF, way >> 8 & 0xFFFF)
+        found.branches.append(TakenBranch(2 * len(events), place, way & 0xFF))
+
+    names: dict[str, Any] = {TAKEN: taken}
+    code = instrumented(text.encode(), file, 0) if recorded else compile(text, file, "exec")
+    exec(code, names)
     sys.settrace(watch)
     try:
         names["main"](op, want, raises)
+        found.ended = True
     except (_OutOfLines, ValueError):
-        return Run(events, False)
+        pass
     finally:
         sys.settrace(None)
-    return Run(events, True)
+    return found

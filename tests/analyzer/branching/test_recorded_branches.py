@@ -1,0 +1,92 @@
+"""The branch at which two ranks parted, in programs made up at random and recorded."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
+from hanglab.analyzer.branching.partings import parting_of
+from hanglab.analyzer.branching.program_graph import NotFollowed, ProgramPlace
+from hanglab.analyzer.branching.recorded_decision import loops_around, statement_of
+from hanglab.analyzer.branching.source_code import Sources
+from hanglab.analyzer.branching.taken_branches import RecordedPair, RecordedRank
+from hanglab.recorder.agent.sources import functions_of
+from hanglab.recorder.case.branch_trace import BranchTrace
+from tests.analyzer.branching.made_up_programs import Run, make_up, run
+
+PROGRAMS = 60
+QUESTIONS = (3, 5, 8, 13)
+
+
+def recorded(rank: int, file: str, one: Run, most: int) -> tuple[CallHistory, RecordedRank]:
+    """A rank's calls and branches, up to the call that it is still in."""
+    made = [i for i, event in enumerate(one.events) if event.communicates][:most]
+    sites = [
+        ProgramCall(
+            tuple(ProgramPlace(file, name, line) for name, line in one.events[i].chain),
+            True, None, True, at_ns=2 * i + 1,
+        )
+        for i in made
+    ]  # fmt: skip
+    inside = len(made) == most
+    history = CallHistory(rank, sites, True, sites[-1].chain if inside else None, False, False)
+    last = 2 * made[-1] + 1 if inside else 1 << 62
+    branches = [branch for branch in one.branches if branch.at_ns < last]
+    return history, RecordedRank(sites, BranchTrace(branches, True))
+
+
+def sent_apart(statement: ast.stmt, line: int | None) -> bool:
+    """True if the statement decides by the question that was asked in a line."""
+    if line is None:
+        return False
+    if isinstance(statement, ast.Try):
+        return statement.lineno <= line <= (statement.end_lineno or line)
+    # A flag is asked for in the line before.
+    return statement.lineno - line in (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_is_named_is_where_one_rank_was_answered_otherwise(tmp_path: Path) -> None:
+    outcomes: Counter[str] = Counter()
+    wrong: list[str] = []
+    for seed in range(PROGRAMS):
+        text = make_up(seed)
+        path = tmp_path / f"made_up_{seed}.py"
+        path.write_text(text)
+        file = str(path)
+        every = [(name, line) for line, name in enumerate(text.splitlines(), 1)]
+        sources = Sources(functions_of(file, every, 1 << 62))
+        usual = run(text, file, seed, -1, False, recorded=True)
+        for odd_at in QUESTIONS:
+            odd = run(text, file, seed, odd_at, odd_at == 8, recorded=True)
+            lines = [[e.chain for e in one.events if e.communicates] for one in (odd, usual)]
+            index = next(
+                (i for i, (a, b) in enumerate(zip(*lines, strict=False)) if a != b),
+                min(map(len, lines)),
+            )
+            (mine, one), (theirs, other) = (
+                recorded(rank, file, each, index + 1) for rank, each in ((1, odd), (0, usual))
+            )
+            parting = parting_of(mine, theirs, by_own_calls=False)
+            if parting is None or (not parting.mine and not odd.ended):
+                continue
+            try:
+                chains = [site.chain for site in (*mine.sites, *theirs.sites)]
+                called = parting.called and bool(parting.theirs.chain)
+                pair = RecordedPair(one, other, 0, parting.index, called)
+                at = pair.call_of_parting(loops_around(sources, chains))
+                found = pair.parting_before(at, lambda place, later: False)
+                _, statement, _ = statement_of(sources, found.place)
+            except NotFollowed as reason:
+                outcomes[str(reason).split(" (")[0]] += 1
+                continue
+            outcomes["told"] += 1
+            if not sent_apart(statement, odd.odd_line):
+                wrong.append(f"program {seed}, question {odd_at}: line {statement.lineno}")
+    assert not wrong
+    assert outcomes["told"] > 0.9 * outcomes.total()
