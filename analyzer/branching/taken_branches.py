@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from hanglab.analyzer.branching.call_sites import ProgramCall
+from hanglab.analyzer.branching.partings import same_site
 from hanglab.analyzer.branching.program_graph import NotFollowed
 from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchPlace, BranchTrace, TakenBranch
@@ -51,6 +52,7 @@ class RecordedRank:
         if None in times:
             raise NotFollowed("not all calls say when they were made")
         self._calls = [time for time in times if time is not None]
+        self.sites = sites
         self._branches = trace.branches
         self._at = [branch.at_ns for branch in trace.branches]
         #: Index of the first call before which no branch is missing.
@@ -138,6 +140,8 @@ class RecordedPair:
         if calls is not None:
             found = [one for one in found if _any_between(calls, one.since_ns, one.until_ns)]
         if not found:
+            found = self._change_of_habit(index)
+        if not found:
             raise NotFollowed("the ranks took the same branches up to the calls that differ")
         last = found[-1].parting
         for one in found[:-1]:
@@ -150,6 +154,22 @@ class RecordedPair:
         if last is None or any(one.parting is None for one in found):
             raise NotFollowed("the ranks took different branches, and what parted them is not seen")
         return last
+
+    def _change_of_habit(self, index: int) -> list[_BranchDifference]:
+        """The branch that a rank took otherwise than before, where its peer is not by right.
+
+        Before, it went on from the same call to the one that its peer makes now, and it has not
+        come back from there.
+        """
+        mine, there = self._mine.sites, self._theirs.sites[index + self._shift :]
+        for before in range(index - 1, max(self._first, 1) - 1, -1) if self._called else ():
+            if not same_site(mine[before - 1], mine[index - 1]):
+                continue
+            if there and same_site(mine[before], there[0]):
+                segments = self._mine.segment(index), self._mine.segment(before)
+                found = list(_differences(*segments, both_called=True))
+                return found if len(found) == 1 and found[0].meeting is None else []
+        return []
 
     def differences(self, index: int) -> list[_BranchDifference]:
         """Places before a call at which the two went on differently, in their order."""

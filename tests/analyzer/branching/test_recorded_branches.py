@@ -15,7 +15,8 @@ from hanglab.analyzer.branching.recorded_decision import loops_around, statement
 from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.branching.taken_branches import RecordedPair, RecordedRank
 from hanglab.recorder.agent.sources import functions_of
-from hanglab.recorder.case.branch_trace import BranchTrace
+from hanglab.recorder.case import branch_layout as layout
+from hanglab.recorder.case.branch_trace import BranchPlace, BranchTrace, TakenBranch
 from tests.analyzer.branching.made_up_programs import Run, make_up, run
 
 PROGRAMS = 60
@@ -90,3 +91,32 @@ def test_what_is_named_is_where_one_rank_was_answered_otherwise(tmp_path: Path) 
                 wrong.append(f"program {seed}, question {odd_at}: line {statement.lineno}")
     assert not wrong
     assert outcomes["told"] > 0.9 * outcomes.total()
+
+
+def test_a_rank_alone_by_right_is_held_against_its_own_earlier_rounds() -> None:
+    def call(line: int, at_ns: int) -> ProgramCall:
+        return ProgramCall((ProgramPlace("a.py", "main", line),), True, None, True, at_ns=at_ns)
+
+    def taken(at_ns: int, line: int, kind: int) -> TakenBranch:
+        return TakenBranch(at_ns, BranchPlace("a.py", line, 0), kind)
+
+    def rounds(alone: bool, odd_at: int) -> RecordedRank:
+        """In line 5 rank 0 alone comes to a question, of line 6, and then all call in line 9."""
+        sites, branches = [], []
+        for number in range(4):
+            at_ns = 100 * number
+            branches.append(taken(at_ns, 5, layout.IF_TAKEN if alone else layout.IF_PASSED))
+            odd = number == odd_at
+            if alone:
+                branches.append(taken(at_ns + 1, 6, layout.IF_TAKEN if odd else layout.IF_PASSED))
+            sites.append(call(7 if odd else 9, at_ns + 50))
+            if odd:
+                break
+        return RecordedRank(sites, BranchTrace(branches, True))
+
+    pair = RecordedPair(rounds(True, 3), rounds(False, -1), 0, 3, called=True)
+    found = pair.parting_before(3, lambda place, later: False)
+    assert (found.place.line, found.mine, found.theirs) == (6, layout.IF_TAKEN, layout.IF_PASSED)
+    # In its first round nothing tells that it is not there by right.
+    first = RecordedPair(rounds(True, 0), rounds(False, -1), 0, 0, called=True)
+    assert first.parting_before(0, lambda place, later: False).place.line == 5
