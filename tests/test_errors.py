@@ -27,6 +27,7 @@ INTERNAL = {
     "FolderRemoved",
     "MinimisationStopped",
     "NoAnswer",
+    "NoBranches",
     "NoGroup",
     "NoProgram",
     "NoReply",

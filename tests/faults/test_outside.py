@@ -27,6 +27,7 @@ from hanglab.harness.faults.rate import LimitRate
 from hanglab.harness.faults.refuse import RefuseConnections
 from hanglab.harness.faults.store_gone import StoreGone
 from hanglab.harness.faults.wrong_address import WrongAddress, WrongInterface
+from hanglab.harness.hosts import NotYet
 from hanglab.harness.launchers.docker.hosts import ContainerHosts
 from hanglab.harness.system.namespaces import call_in_network, connect, in_network
 from hanglab.harness.system.packet_filter import rules_of
@@ -79,13 +80,28 @@ while True: server.accept()
 """
 
 
+def strike(fault: HostFault, nodes: ContainerHosts) -> Callable[[], object] | None:
+    """Strikes as soon as it can be done, as a job's injection does."""
+    undo: list[Callable[[], object] | None] = []
+
+    def struck() -> bool:
+        try:
+            undo.append(fault.strike_host(nodes))
+        except NotYet:  # the freezer gives up on a crowded machine
+            return False
+        return True
+
+    wait_for(struck, "the fault to strike")
+    return undo[0]
+
+
 def goes_through(
     fault: HostFault, nodes: ContainerHosts, meanwhile: Callable[[], None] = lambda: None
 ) -> Probe:
     """Not seen before the strike, seen after it, and over when it was taken back."""
     probe = fault.probe(nodes)
     assert not probe.struck().proved
-    undo = fault.strike_host(nodes)
+    undo = strike(fault, nodes)
     meanwhile()
     seen = look_until(probe.struck, 100)
     assert seen.proved, seen

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType
 
 import pytest
+from installed import needs_torch
 
 from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchTrace, NoBranches, read_branches
@@ -212,6 +213,41 @@ def test_a_script_runs_as_ever_and_its_modules_are_recorded(
         ("train.py", 9, layout.LOOP_LEFT),
         ("train.py", 13, layout.IF_PASSED),
     ]  # fmt: skip
+
+
+COMPILED = """
+import torch
+
+@torch.compile(fullgraph=True, backend="eager")
+def grow(x, n):
+    if n > 2:
+        x = x + 1
+    for i in range(n):
+        x = x * 2 if i else x
+    return x
+
+print(grow(torch.ones(2), 3).tolist(), grow(torch.ones(2), 1).tolist())
+"""
+
+
+@pytest.mark.slow
+@needs_torch
+def test_what_torch_compiles_has_no_calls_and_no_breaks(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(COMPILED)
+    case = tmp_path / "case"
+    rank = {"HANGLAB_CASE": str(case), "RANK": "0", "WORLD_SIZE": "1", "HANGLAB_BRANCHES": "1"}
+    done = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(hook_dir()), **rank},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout == "[8.0, 8.0] [1.0, 1.0]\n", done.stderr
+    (file,) = case.glob("hosts/*/ranks/0.*/branches.bin")
+    assert read_branches(file.read_bytes()).branches == []
 
 
 def test_nothing_is_recorded_unless_it_is_asked_for(tmp_path: Path) -> None:
