@@ -21,6 +21,7 @@ INTERNAL = {
     "BadFrame",
     "BadMessage",
     "BadTrace",
+    "BranchesLost",
     "ChannelClosed",
     "Damage",
     "DamagedProgress",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -22,6 +22,7 @@ from hanglab.analyzer.branching.flow_graph import AGAIN
 from hanglab.analyzer.branching.partings import CallParting, parting_of
 from hanglab.analyzer.branching.program_graph import (
     END,
+    BranchesLost,
     Chain,
     FlowStep,
     NotFollowed,
@@ -78,9 +79,9 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     peers = [rank for rank in finding.victims if rank not in finding.culprits]
     peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
     peers = peers[:MOST_COMPARED]
-    program = _ProgramOfRanks(facts, sources, [*culprits, *peers])
     every = {rank: call_history(facts, rank, sources) for rank in sorted(facts.ranks)}
     histories = {rank: one for rank, one in every.items() if one is not None}
+    program = _ProgramOfRanks(facts, sources, histories, [*culprits, *peers])
     recorded = RecordedBranches(facts, sources, histories)
     found: list[Branch | RecordedBranch] = []
     refusals: list[str] = []
@@ -99,8 +100,12 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
                 if not facts.ranks[culprit].has_dump and theirs.now is not None:
                     found.append(recorded.branch_by_numbers(culprit, peer))
                     continue
-            except NotFollowed as reason:
+            except BranchesLost as reason:
                 refusals.append(str(reason))
+            except NotFollowed as reason:
+                # What was recorded does not tell; what source alone would say may contradict it.
+                refusals.append(str(reason))
+                continue
         parting = parting_of(mine, theirs, by_own_calls)
         if parting is None:
             continue
@@ -130,12 +135,14 @@ def _sources(facts: CaseFacts) -> Sources:
 class _ProgramOfRanks:
     """The program's ways, and the calls of the ranks that are compared."""
 
-    def __init__(self, facts: CaseFacts, sources: Sources, ranks: Sequence[int]) -> None:
-        self.histories: dict[int, CallHistory] = {}
-        for rank in ranks:
-            history = call_history(facts, rank, sources)
-            if history is not None:
-                self.histories[rank] = history
+    def __init__(
+        self,
+        facts: CaseFacts,
+        sources: Sources,
+        histories: Mapping[int, CallHistory],
+        ranks: Sequence[int],
+    ) -> None:
+        self.histories = {rank: histories[rank] for rank in ranks if rank in histories}
         sites = [site for one in self.histories.values() for site in one.sites if site.chain]
         stacks = {
             chain

@@ -20,6 +20,10 @@ class NotFollowed(Exception):
     """A way that cannot be followed; the message says why, for people."""
 
 
+class BranchesLost(NotFollowed):
+    """Branches that were recorded do not go back as far as they would have to."""
+
+
 class ProgramPlace(NamedTuple):
     """A line of a function, as a frame tells it."""
 

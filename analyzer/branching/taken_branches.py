@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hanglab.analyzer.branching.call_sites import ProgramCall
 from hanglab.analyzer.branching.partings import same_site
-from hanglab.analyzer.branching.program_graph import NotFollowed
+from hanglab.analyzer.branching.program_graph import BranchesLost, NotFollowed
 from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchPlace, BranchTrace, TakenBranch
 
@@ -89,7 +89,7 @@ class RecordedPair:
         self._called = called
         self._first = max(mine.first, theirs.first - shift, -shift, 0)
         if self._first > last:
-            raise NotFollowed("the recorded branches do not go back to the last common call")
+            raise BranchesLost("the recorded branches do not go back to the last common call")
         self._differences: dict[int, list[_BranchDifference]] = {}
 
     def call_of_parting(self, loops: Collection[BranchPlace]) -> int:
@@ -99,7 +99,7 @@ class RecordedPair:
         """
         if loops and self._first > 0:
             # Which of them had begun more rounds by then is not known.
-            raise NotFollowed("the recorded branches do not go back to the first common call")
+            raise BranchesLost("the recorded branches do not go back to the first common call")
         at = self._last
         for loop in loops:
             ahead, since = 0, at

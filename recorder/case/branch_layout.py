@@ -27,8 +27,6 @@ class BranchSlot:
     CAPACITY: Final = 3
     #: Bytes of texts.
     TEXT_USED: Final = 4
-    #: The process, so that a fork of it is not taken for it.
-    PID: Final = 5
 
 
 HEADER_BYTES: Final = 8 * 8

@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from played_kineto import played
 
@@ -23,15 +24,20 @@ def test_host_that_is_told_late_costs_nobody_the_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = client.place
-    placed: list[Endpoint] = []
+    placed: dict[Endpoint, list[str]] = {}
 
     def late(asked: Endpoint, request: ProfileRequest) -> tuple[str, list[Receipt]]:
-        placed.append(asked)
-        if asked is second and placed.count(second) == 1:
-            # More than a host at rest takes, less than the lead of the second try.
-            time.sleep(1.5)
-        return place(asked, request)
+        if asked not in tried:
+            # As if one had it at once, and that of the other were on its way until the start.
+            start_s = time.time() + (0.0 if asked is second else 60.0)
+            window = msgspec.structs.replace(request.window, start_ms=int(start_s * 1e3))
+            request = msgspec.structs.replace(request, window=window)
+            tried.append(asked)
+        order, receipts = place(asked, request)
+        placed.setdefault(asked, []).append(order)
+        return order, receipts
 
+    tried: list[Endpoint] = []
     with tempfile.TemporaryDirectory(prefix="hlp-") as folder:
         other = ProfilingService(
             Settings(root=Path(folder) / "traces", host="there", socket_folder=Path(folder), port=0)
@@ -43,8 +49,12 @@ def test_host_that_is_told_late_costs_nobody_the_trace(
                 here.ask()
                 there.ask()
                 parts = multi_host_request.place(RequestPlan([endpoint, second], ProfileRequest()))
+                earlier = client.receipts(endpoint, placed[endpoint][0])
                 withdrawn = multi_host_request.withdraw(parts)
         finally:
             other.close()
     assert [(part.problem, len(part.receipts)) for part in parts] == [("", 1), ("", 1)]
-    assert (placed.count(endpoint), placed.count(second), withdrawn) == (2, 2, 2)
+    assert withdrawn == 2
+    # The first host had taken the start that the second refused.
+    assert parts[0].order == placed[endpoint][-1] != placed[endpoint][0]
+    assert ["cancelled" in receipt.reason for receipt in earlier] == [True]

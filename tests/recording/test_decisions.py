@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Cause, DecisionWay
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.rank.branches.ring import BranchRing
 
 pytestmark = needs_torch
 
@@ -95,6 +97,19 @@ def test_a_redacted_copy_holds_no_source(hung, tmp_path):
     verdict = analyze(folder)
     assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
     assert verdict.decision is None
+
+
+def test_source_alone_does_not_contradict_recorded_branches(hung, tmp_path):
+    case = tmp_path / "case"
+    shutil.copytree(hung[0], case)
+    assert analyze(case).decision is not None
+    for rank in CaseReader(case).ranks:
+        # Whole, and without a branch: none of the ranks went another way than its peers.
+        BranchRing(rank.folder / files.BRANCHES.name)
+    verdict = analyze(case)
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
+    assert verdict.decision is None
+    assert any("took the same branches" in one.detail for one in verdict.evidence)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Compiling a file of the user's with a call on each of its branches.
 
-Lines, names and results stay as they are.  Constant conditions decide nothing and get no call.
+Lines, names and results stay as they are.  An ``if`` of a constant decides nothing and has no call.
 """
 
 from __future__ import annotations

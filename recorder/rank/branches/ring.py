@@ -36,7 +36,6 @@ class BranchRing:
         slots = memoryview(self._mapping).cast("q")
         slots[BranchSlot.VERSION] = layout.VERSION
         slots[BranchSlot.CAPACITY] = layout.CAPACITY
-        slots[BranchSlot.PID] = os.getpid()
         self._slots = slots
         self.taken = self._new_taken()
         slots[BranchSlot.MAGIC] = layout.MAGIC
