@@ -37,6 +37,9 @@ DEFAULT_SHM_BYTES = 64 << 20
 SLOW_LINK_BYTES_S = 4e6
 #: Factor by which a slow link stays behind the best of the job's other links, where there are any.
 SLOWER_LINK = 4.0
+#: Other links of its length that a link between two GPUs is compared with, at least: of one other
+#: nothing tells which of the two is as it should be.
+FEWEST_OTHER_LINKS = 2
 #: Share of the time in which the sender of a slow link had something to send.
 BUSY_LINK = 0.5
 #: Share of that time in which the receiver or the sender itself may have held it up.

@@ -90,3 +90,5 @@ LATE_STEPS_FALL = 2.0
 LATE_STEPS_PART = 0.7
 #: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).
 GLOO_PIECES = 64
+#: Transfers between two ranks, timed by both, from which on a quarter of them is no chance.
+FEWEST_TRANSFERS = 8

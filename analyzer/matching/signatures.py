@@ -32,13 +32,13 @@ CODE = CodeMap()
 Numels = tuple[int, ...]
 
 
-def _numels(sizes: Sequence[Sequence[int]]) -> Numels:
+def numels(sizes: Sequence[Sequence[int]]) -> Numels:
     return tuple(prod(shape) for shape in sizes)
 
 
 def comparable_sizes(op: str, arguments: Arguments) -> tuple[Numels, ...] | None:
     """Numbers of elements that are equal on all ranks; None where nothing can be compared."""
-    inputs, outputs = _numels(arguments.input_sizes), _numels(arguments.output_sizes)
+    inputs, outputs = numels(arguments.input_sizes), numels(arguments.output_sizes)
     if not inputs and not outputs:
         return None
     match op_of(op).equal_sizes:

@@ -158,15 +158,16 @@ NETWORK = {
         references=("https://man7.org/linux/man-pages/man8/ss.8.html",),
     ),
     "slow_link": CauseText(
-        says=("The link of {who} is slow: {told}", "A link between the hosts is slow"),
+        says=("The link of {who} is slow: {told}", "The link of {who} is slow"),
         what="One link carries less, or later, than the others.",
-        proof="Delivery rate, round trips and retransmissions of the sockets of both ends.",
+        proof="Delivery rate, round trips and retransmissions of the sockets of both ends; between "
+        "GPUs the times of what two ranks sent each other, against the like of it elsewhere.",
         mistaken_for={
             "slow_host": "there the processor is short",
             "partition": "there nothing moves",
         },
         mend=("Check cable, duplex, shaping and congestion of the link.",),
-        commands=("sockets", "link"),
+        commands=("sockets", "link", "fabric"),
         references=("https://man7.org/linux/man-pages/man8/ss.8.html",),
     ),
     "rendezvous": CauseText(
