@@ -1,6 +1,6 @@
 """Joins what the Python boundary saw to a rank's Flight Recorder columns.
 
-Flight Recorder has no roots and no split lists; on gloo it has no
+Flight Recorder has no roots and, before 2.11, no split lists; on gloo it has no
 point-to-point either, and it dies with its process.  The boundary's ring, in
 the rank's progress file, has all three, but misses what DDP's reducer and
 functional collectives issue from C++.  Joined, both make one sequence.
@@ -144,16 +144,13 @@ def _may_name(operation: Operation, call: OperationCall) -> bool:
 
 
 def _with_arguments(entries: Entries, pairs: Sequence[_Pair]) -> Entries:
-    """Adds the roots, reduce operations and split lists that no buffer has."""
+    """Adds roots and reduce operations, which no buffer has, and split lists where it has none."""
     argument, arguments = entries.argument.copy(), list(entries.arguments)
     places: dict[Arguments, int] = {}
     for row, call in pairs:
-        whole = replace(
-            entries.arguments[argument[row]],
-            root=call.root,
-            reduce_op=call.reduce_op,
-            splits=call.splits,
-        )
+        mine = entries.arguments[argument[row]]
+        splits = mine.splits if call.splits is None else call.splits
+        whole = replace(mine, root=call.root, reduce_op=call.reduce_op, splits=splits)
         argument[row] = places.setdefault(whole, len(arguments))
         if argument[row] == len(arguments):
             arguments.append(whole)

@@ -1,7 +1,7 @@
 """Split lists of all_to_all, and the first call in which they do not agree pair by pair.
 
-What rank i sends to rank j must be as much as j expects from i.  Flight
-Recorder keeps no split lists; the Python boundary does.
+What rank i sends to rank j must be as much as j expects from i.  The Python
+boundary keeps these lists, and Flight Recorder from format 2.11 on.
 """
 
 from __future__ import annotations

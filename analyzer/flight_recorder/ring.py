@@ -31,7 +31,8 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.flight_recorder.interning import intern
 from hanglab.analyzer.flight_recorder.tracebacks import stacks
 from hanglab.analyzer.flight_recorder.values import as_bool, as_float, as_int, as_operation, as_text
-from hanglab.recorder.case.operations import op_of
+from hanglab.recorder.case.operations import SPLIT_KEYS, op_of
+from hanglab.recorder.case.progress_records import SplitLists
 
 #: Beyond these, the rest of one entry's tensors or dimensions is left out.
 MAX_TENSORS = 1 << 16
@@ -57,6 +58,7 @@ _REPEATING = (
     "timeout_ms",
     "retired",
     "is_p2p",
+    *SPLIT_KEYS,
 )
 _NUMBERS = {"record_id": "record_id", "p2p_seq": "p2p_seq_id", "op_id": "op_id"}
 _TIMES = {
@@ -141,6 +143,13 @@ def _dtypes(value: Any) -> tuple[str, ...]:
     return tuple(map(as_text, value[:MAX_TENSORS]))
 
 
+def _splits(sends: Any, receives: Any) -> SplitLists | None:
+    """Both lists of an all_to_all; None before format 2.11, and where one is missing or no list."""
+    if not sends or not receives or {type(sends), type(receives)} - {list, tuple}:
+        return None
+    return SplitLists(*(tuple(map(as_int, one[:MAX_TENSORS])) for one in (sends, receives)))
+
+
 def _group(value: Any, pg_id: Any, descriptions: dict[str, str]) -> GroupName:
     """A process group, written as a pair of name and description, as one text, or not at all."""
     description = ""
@@ -165,6 +174,7 @@ def _kind(row: dict[str, Any], descriptions: dict[str, str]) -> _CommonValues:
             output_sizes=_shapes(get("output_sizes")),
             input_dtypes=_dtypes(get("input_dtypes")),
             output_dtypes=_dtypes(get("output_dtypes")),
+            splits=_splits(*map(get, SPLIT_KEYS)),
         ),
         state=int(_STATES.get(as_text(get("state")), State.UNKNOWN)),
         pg_id=as_int(get("pg_id")),

@@ -182,7 +182,8 @@ class EmulatedGroup(GroupEnd):
         comm = self._launches.communicator()
         check(*outputs, *inputs)
         make = self._launches.exchange(comm, inputs, outputs)
-        return self._launches.collective("ALLTOALL", "nccl:all_to_all", make, inputs, outputs, comm)
+        work = self._launches.collective("ALLTOALL", "nccl:all_to_all", make, inputs, outputs, comm)
+        return _with_split_lists(work, inputs, outputs)
 
     def all_to_all_single(
         self,
@@ -197,9 +198,10 @@ class EmulatedGroup(GroupEnd):
         into = split(output, output_split_sizes, self._launches.size)
         parts = split(input, input_split_sizes, self._launches.size)
         make = self._launches.exchange(comm, parts, into)
-        return self._launches.collective(
+        work = self._launches.collective(
             "ALLTOALL_BASE", "nccl:all_to_all", make, [input], [output], comm
         )
+        return _with_split_lists(work, parts, into)
 
     alltoall_base = all_to_all_single
 
@@ -227,3 +229,12 @@ class EmulatedGroup(GroupEnd):
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> EmulatedWork | None:
         raise EmulationError("ProcessGroupNCCL does not support recvAnysource", "Name the source.")
+
+
+def _with_split_lists(
+    work: EmulatedWork | None, parts: Tensors, into: Tensors
+) -> EmulatedWork | None:
+    """The work, whose entry knows how many elements go to each rank and come from each."""
+    if work is not None:
+        work.entry.splits = [[one.numel() for one in side] for side in (parts, into)]
+    return work

@@ -18,8 +18,14 @@ import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
-from hanglab.harness.nccl_emulated.settings import LIBRARY_KEYS, dump_format, is_nccl2
+from hanglab.harness.nccl_emulated.settings import (
+    LIBRARY_KEYS,
+    WITH_SPLIT_LISTS,
+    dump_format,
+    is_nccl2,
+)
 from hanglab.recorder.case.backends import EMULATED_LIBRARY
+from hanglab.recorder.case.operations import SPLIT_KEYS
 
 #: Folders whose frames no real dump has.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -50,7 +56,7 @@ class RingEntry:
 
     __slots__ = (
         "completed_ns", "created_ns", "duration_ms", "group", "hooked", "inputs", "is_p2p", "name",
-        "numbers", "operation", "outputs", "record", "retired", "started_ns", "thread",
+        "numbers", "operation", "outputs", "record", "retired", "splits", "started_ns", "thread",
         "timeout_ms", "trace",
     )  # fmt: skip
 
@@ -82,6 +88,8 @@ class RingEntry:
         self.hooked = False
         self.duration_ms: float | None = None
         self.retired = False
+        #: Elements that an all_to_all sends to each member, and those that it takes from each.
+        self.splits: list[list[int]] | None = None
         self.thread = _thread()
         self.trace = gather_traceback(True, False, False)  # Python alone
 
@@ -174,6 +182,10 @@ class EntryRing:
                 _row(entry, frames[number] if frames is not None else None)
                 for number, entry in enumerate(entries)
             ]
+            if version in WITH_SPLIT_LISTS:
+                for entry, row in zip(entries, top["entries"], strict=True):
+                    if entry.splits is not None:
+                        row |= dict(zip(SPLIT_KEYS, entry.splits, strict=True))
         return top
 
 

@@ -29,7 +29,9 @@ class DeviceSettings:
 
 
 #: Formats of dumps, and the key under which each has the version of NCCL: 2.9 is torch 2.8's.
-LIBRARY_KEYS = {"2.9": "nccl_version", "2.10": "comm_lib_version"}
+LIBRARY_KEYS = {"2.9": "nccl_version", "2.10": "comm_lib_version", "2.11": "comm_lib_version"}
+#: Formats whose entries of all_to_all have both split lists.
+WITH_SPLIT_LISTS = frozenset({"2.11"})
 _FORMAT = "HANGLAB_EMULATED_DUMP_FORMAT"
 _HOOKED = "HANGLAB_EMULATED_NCCL2"
 _VARIABLES = {

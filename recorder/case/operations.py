@@ -10,6 +10,11 @@ import enum
 from functools import cache
 from typing import Final, NamedTuple
 
+#: Keys of an all_to_all's entry, from format 2.11 on: elements that it sends to each rank of its
+#: group, and that it takes from each (pytorch#195443).  No source with the keys was found: these
+#: are torch's names of the two lists in ``all_to_all_single``.
+SPLIT_KEYS: Final = ("input_split_sizes", "output_split_sizes")
+
 
 class EqualSizes(enum.Enum):
     """Tensors that are of one size on all members in every healthy call."""

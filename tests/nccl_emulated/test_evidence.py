@@ -14,6 +14,7 @@ from hanglab.analyzer.engine import EMULATED, analyze
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.rendering import render
 from hanglab.analyzer.program.simulation import simulate
+from hanglab.recorder.case.operations import SPLIT_KEYS
 
 pytestmark = needs_torch
 
@@ -63,6 +64,17 @@ def test_states_and_numbers_of_a_ring(run_ranks: Run) -> None:
 def test_without_timing_no_operation_is_known_to_have_started(run_ranks: Run) -> None:
     first, _ = run_ranks("evidence.py", "states", 2, TORCH_NCCL_ENABLE_TIMING="0")
     assert [e["state"] for e in _dump(first)["entries"]] == ["completed", "scheduled", "scheduled"]
+
+
+@pytest.mark.parametrize("version", ["2.10", "2.11"])
+def test_format_2_11_has_both_split_lists_of_an_exchange(run_ranks: Run, version: str) -> None:
+    """In elements (pytorch#195443), of calls without lists, too."""
+    ended = run_ranks("evidence.py", "exchanges", 2, HANGLAB_EMULATED_DUMP_FORMAT=version)
+    dump = _dump(ended[1])
+    assert dump["version"] == version
+    lists = [[entry.get(key) for key in SPLIT_KEYS] for entry in dump["entries"]]
+    uneven, even = ([[3, 6], [3, 6]], [[3, 3], [3, 3]]) if version == "2.11" else ([None] * 2,) * 2
+    assert lists == [uneven, even, [None] * 2]
 
 
 def test_members_of_a_batch_stay_scheduled_and_its_end_completes(run_ranks: Run) -> None:

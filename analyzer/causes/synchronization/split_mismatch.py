@@ -1,7 +1,6 @@
 """Split lists of all_to_all that do not agree pair by pair.
 
-What rank i sends to rank j must be as much as j expects from i.  Flight
-Recorder keeps no split lists; the Python boundary does.
+What rank i sends to rank j must be as much as j expects from i.
 """
 
 from __future__ import annotations

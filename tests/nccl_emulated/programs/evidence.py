@@ -73,6 +73,18 @@ def batches(rank: Rank) -> None:
     rank.tell(dump=_dump(True, False, False))
 
 
+def exchanges(rank: Rank) -> None:
+    """Two ranks send each other a row of three; rank 1 keeps two more for itself."""
+    rank.join()
+    here = torch.ones(rank.number + 2, 3)
+    sent, taken = ([1, 1], [1, 1]) if rank.number == 0 else ([1, 2], [1, 2])
+    dist.all_to_all_single(torch.empty(sum(taken), 3), here, taken, sent)
+    dist.all_to_all_single(torch.empty(2, 3), torch.ones(2, 3))
+    torch.zeros(1).item()
+    dist.barrier()
+    rank.tell(dump=_dump(True, False, False))
+
+
 def time_limit(rank: Rank) -> None:
     """Rank 1 takes no part in the second operation: rank 0's watchdog ends it."""
     rank.join(timeout_s=1.0)
