@@ -16,8 +16,6 @@ from hanglab.analyzer.matching.thresholds import LONGEST_REORDERING
 
 #: An operation as both ranks would name it.
 Token = Hashable
-#: How often operations come in a run of them, in any order.
-Run = frozenset[tuple[Token, int]]
 
 
 class Edit(Enum):
@@ -69,20 +67,18 @@ def find_parting(
     theirs: Sequence[Token],
     done: tuple[int, int],
     fences: Collection[Token] = (),
-    harmless: Collection[Run] = (),
 ) -> Parting | None:
     """The first place at which two orders part; None where they agree as far as both go.
 
     ``done`` is how many operations of each had finished up to the first that had not: whatever
     the two had in other orders by then did not matter, unless one edit explains all that follows.
-    ``fences`` are operations across which no rank is known to have an order of its own,
-    ``harmless`` are runs of which some have, and went on.
+    ``fences`` are operations across which no rank is known to have an order of its own.
     """
     at = _agreeing(mine, theirs, 0, 0)
     if at == min(len(mine), len(theirs)):
         return None
     single = _parting(mine, theirs, at, at)
-    found = _parting_by_runs(mine, theirs, done, set(fences), set(harmless))
+    found = _parting_by_runs(mine, theirs, done, set(fences))
     # After one of these both come to the same end, which is less than another and a stop.
     ahead = {Edit.LEFT_OUT: -1, Edit.ADDED: 1}
     exact = frozenset(edit for edit in single.proved if ahead.get(edit) == len(mine) - len(theirs))
@@ -101,15 +97,11 @@ def find_first_parting(mine: Sequence[Token], theirs: Sequence[Token]) -> Partin
 
 def find_fences(
     mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
-) -> tuple[set[Token], set[Run]]:
-    """Operations that two ranks have behind what each of them did in an order of its own.
-
-    And these runs.
-    """
+) -> set[Token]:
+    """Operations that two ranks have behind what each of them did in an order of its own."""
     fences: set[Token] = set()
-    harmless: set[Run] = set()
-    _parting_by_runs(mine, theirs, done, fences, harmless, learn=True)
-    return fences, harmless
+    _parting_by_runs(mine, theirs, done, fences, learn=True)
+    return fences
 
 
 def keeps_rounds(order: Sequence[Token], fence: Token) -> bool | None:
@@ -131,21 +123,21 @@ def _parting_by_runs(
     theirs: Sequence[Token],
     done: tuple[int, int],
     fences: set[Token],
-    harmless: set[Run],
     *,
     learn: bool = False,
 ) -> Parting | None:
     """The place where two orders part, runs that both have in orders of their own left out.
 
-    These are added to ``harmless``, the operations that follow them to ``fences`` (``learn``).
+    The operations that follow such runs are added to ``fences`` (``learn``).
     """
     a = b = _agreeing(mine, theirs, 0, 0)
+    harmless: list[Counter[Token]] = []
     while a < len(mine) and b < len(theirs):
         size = _reordered(mine, theirs, a, b, fences)
-        run = frozenset(Counter(mine[a : a + size]).items())
+        run = Counter(mine[a : a + size])
         if size and ((a + size <= done[0] and b + size <= done[1]) or run in harmless):
             a, b = a + size, b + size
-            harmless.add(run)
+            harmless.append(run)
             if learn and a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
                 fences.add(mine[a])
         elif fences:

@@ -16,9 +16,11 @@ from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
 from hanglab.harness.cli.explain import explain
+from hanglab.harness.cli.history import history
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.live import live
 from hanglab.harness.cli.mcp import mcp
+from hanglab.harness.cli.merge import merge
 from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
 from hanglab.harness.cli.new import new
@@ -59,6 +61,8 @@ app = typer.Typer(
 app.command("list")(list_scenarios)
 app.command()(packs)
 app.command()(run)
+app.command()(merge)
+app.command()(history)
 app.command(options_metavar="[OPTIONS] -- COMMAND ...")(record)
 app.command()(live)
 app.command()(capture)

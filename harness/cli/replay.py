@@ -173,5 +173,5 @@ def _run(folder: RunFolder, options: Options) -> tuple[Result | None, int]:
             results = run_all(requests, folder, launchers, 1, stopped.event, progress)
         finally:
             launchers.close()
-    write_results(folder, options, results)
+    write_results(folder, options, results, interrupted=stopped.signal is not None)
     return (results[0] if results else None), 128 + stopped.signal if stopped.signal else 0

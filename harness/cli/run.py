@@ -102,6 +102,13 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Only the fastest few scenarios of each category.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only the I-th of N parts of the scenarios; `hanglab merge` unites their results.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
@@ -111,9 +118,11 @@ def run(
     from hanglab.harness.jobs.backend_plan import plan_on_backends
     from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.sample import quick_sample
+    from hanglab.harness.jobs.shard import asked_for, read_shard
     from hanglab.harness.scenarios.packs import select
 
     backends = read_backends(backend)
+    worlds = [world_size] if world_size else []
     options = Options(
         backend=",".join(backends),
         launcher=launcher,
@@ -125,6 +134,7 @@ def run(
         control=control,
         hang_after_s=hang_after,
         deadline_s=deadline,
+        shard=read_shard(shard, asked_for(backends, [launcher], worlds)) if shard else None,
     )
     torch = capabilities.capability("torch")
     if not torch.available:
@@ -136,6 +146,11 @@ def run(
             raise UsageError(
                 "Arguments after -- are for a plain script.",
                 "A scenario declares its script's arguments with arguments=.",
+            )
+        if quick and shard is not None:
+            raise UsageError(
+                "--quick chooses by what a machine can run, so machines would not agree on shards.",
+                "Leave one of the two out.",
             )
         choose = quick_sample if quick else None
         asked, refused = plan_on_backends(
@@ -162,6 +177,8 @@ def run(
             "A plain script is of no category that --quick could choose from.",
             "Leave --quick out.",
         )
+    if shard is not None:
+        raise UsageError("A plain script has no parts.", "Leave --shard out.")
     from hanglab.harness.jobs.plan import script_scenario
 
     return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
@@ -195,7 +212,7 @@ def _run_scenarios(
             results += run_all(requests, folder, launchers, options.jobs, stopped.event, progress)
         finally:
             launchers.close()
-    content = write_results(folder, options, results)
+    content = write_results(folder, options, results, interrupted=stopped.signal is not None)
     if as_json:
         _print_json(content)
     else:
@@ -236,7 +253,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
             results = run_all([request], folder, launchers, 1, stopped.event, progress)
         finally:
             launchers.close()
-    write_results(folder, options, results)
+    write_results(folder, options, results, interrupted=stopped.signal is not None)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
         return 128 + stopped.signal

@@ -50,7 +50,7 @@ def run_scenarios(
             results = run_all(requests, folder, launchers, jobs, stop, progress)
         finally:
             launchers.close()
-    write_results(folder, options, [*settled, *results])
+    write_results(folder, options, [*settled, *results], interrupted=stop.is_set())
     found = CaseSet()
     for result in [*settled, *results]:
         _take(found, result)

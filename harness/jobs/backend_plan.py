@@ -20,7 +20,7 @@ def plan_on_backends(
     first: bool = False,
     choose: Callable[[Iterable[Scenario], Options], list[Scenario]] | None = None,
 ) -> tuple[list[RunRequest], list[Result]]:
-    """Jobs to run over several backends, and the results of those that cannot be.
+    """Jobs to run over several backends, and the results of those that cannot be; of its shard.
 
     Each scenario runs on all that it is for; with ``first``, on the first of them alone.
     ``choose`` says of each backend which of its scenarios are to run.
@@ -36,4 +36,9 @@ def plan_on_backends(
         asked, refused = plan(Found(choose(own, here) if choose else own, broken), here)
         requests += asked
         settled += refused
+    if options.shard is not None:
+        names = [request.scenario.name for request in requests] + [one.name for one in settled]
+        mine = options.shard.share_of(names)
+        requests = [request for request in requests if request.scenario.name in mine]
+        settled = [one for one in settled if one.name in mine]
     return requests, settled

@@ -14,6 +14,7 @@ from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import Allotment
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import Variant
+from hanglab.harness.jobs.shard import Shard
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS, launcher_of
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
@@ -39,6 +40,8 @@ class Options:
     control: bool = True
     hang_after_s: float | None = None
     deadline_s: float = DEFAULT_DEADLINE_S
+    #: The part of the scenarios that runs here; None for all.
+    shard: Shard | None = None
 
 
 def plan(found: Found, options: Options) -> tuple[list[RunRequest], list[Result]]:

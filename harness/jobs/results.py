@@ -2,76 +2,74 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
-from hanglab.harness.jobs.outcome import Outcome, exit_code
+import msgspec
+
+from hanglab.harness.jobs.code_version import hanglab_version, scenario_digest, torch_version
+from hanglab.harness.jobs.outcome import exit_code
 from hanglab.harness.jobs.plan import Options
 from hanglab.harness.jobs.run import Result, expectation
 from hanglab.harness.jobs.run_folder import RunFolder, write_json
-
-SCHEMA: Final = "hanglab.run/1"
+from hanglab.harness.jobs.stored_run import StoredJob, StoredRun, count_by_backend
 
 
 def write_results(
-    folder: RunFolder, options: Options, results: Sequence[Result]
-) -> dict[str, object]:
+    folder: RunFolder, options: Options, results: Sequence[Result], *, interrupted: bool = False
+) -> StoredRun:
     """Writes the run's ``results.json`` and gives back its content.
 
     A run on several backends has one in the folder of each, too.
     """
-    entries = [to_json(result) for result in results]
+    jobs = [stored(result) for result in results]
     for backend in folder.backends:
-        own = [entry for entry in entries if entry["backend"] == backend]
+        own = [job for job in jobs if job.backend == backend]
         part = folder.of(backend)
         part.path.mkdir(exist_ok=True)
-        write_entries(part, replace(options, backend=backend), own)
-    return write_entries(folder, options, entries)
+        write_jobs(part, replace(options, backend=backend), own, interrupted=interrupted)
+    return write_jobs(folder, options, jobs, interrupted=interrupted)
 
 
-def write_entries(
-    folder: RunFolder, options: Options, entries: Sequence[Mapping[str, object]]
-) -> dict[str, object]:
-    """Write results that :func:`to_json` has made."""
-    content: dict[str, object] = {
-        "schema": SCHEMA,
-        "folder": str(folder.path),
-        "exit_code": exit_code(Outcome(entry["outcome"]) for entry in entries),
-        "backend": options.backend,
-        "launcher": options.launcher,
-        "seed": options.seed,
-        "counts": _counts(entries),
-        "results": entries,
-    }
+def write_jobs(
+    folder: RunFolder, options: Options, jobs: list[StoredJob], *, interrupted: bool = False
+) -> StoredRun:
+    """Write results that :func:`stored` has made."""
+    content = StoredRun(
+        folder=str(folder.path),
+        exit_code=exit_code(job.outcome for job in jobs),
+        hanglab=hanglab_version(),
+        torch=torch_version(),
+        started=folder.began,
+        shard=options.shard,
+        interrupted=interrupted,
+        backend=options.backend,
+        launcher=options.launcher,
+        seed=options.seed,
+        counts=count_by_backend(jobs),
+        results=jobs,
+    )
     write_json(folder.results, content)
     return content
 
 
-def _counts(entries: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]]:
-    """Number of jobs by backend and outcome."""
-    found: dict[str, Counter[str]] = {}
-    for entry in entries:
-        if entry["backend"] is not None:
-            found.setdefault(str(entry["backend"]), Counter())[str(entry["outcome"])] += 1
-    return {backend: dict(counts) for backend, counts in found.items()}
-
-
-def to_json(result: Result) -> dict[str, object]:
+def stored(result: Result) -> StoredJob:
+    """A result as ``results.json`` has it."""
     request = result.request
-    return {
-        "scenario": result.name,
-        "variant": request.variant if request else None,
-        "backend": request.backend if request else None,
-        "repetition": request.repetition if request else None,
-        "seed": request.seed if request else None,
-        "world_size": request.world_size if request else None,
-        "outcome": result.outcome.value,
-        "reason": result.judgement.reason,
-        "expected": expectation(request) if request else None,
-        "verdict": result.verdict,
-        "seconds": round(result.seconds, 3),
-        "artifacts": str(result.folder) if result.folder else None,
-        "detail": result.detail,
-    }
+    return StoredJob(
+        scenario=result.name,
+        variant=request.variant if request else None,
+        backend=request.backend if request else None,
+        launcher=request.launcher if request else None,
+        repetition=request.repetition if request else None,
+        seed=request.seed if request else None,
+        world_size=request.world_size if request else None,
+        code=scenario_digest(request.scenario) if request else None,
+        outcome=result.outcome,
+        reason=result.judgement.reason,
+        expected=expectation(request) if request else None,
+        verdict=msgspec.to_builtins(result.verdict),
+        seconds=round(result.seconds, 3),
+        artifacts=str(result.folder) if result.folder else None,
+        detail=result.detail,
+    )

@@ -55,8 +55,15 @@ class RunFolder:
     Where it runs on several ``backends``, each has a folder in it that is laid out like a run's.
     """
 
-    def __init__(self, path: Path, backends: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        backends: Sequence[str] = (),
+        began: datetime.datetime | None = None,
+    ) -> None:
+        """``began`` is now where it is not given."""
         self.path = path
+        self.began = began or datetime.datetime.now(datetime.timezone.utc)
         self.backends = tuple(backends) if len(backends) > 1 else ()
 
     @classmethod
@@ -82,7 +89,7 @@ class RunFolder:
 
     def of(self, backend: str) -> RunFolder:
         """The folder in which the jobs on a backend have theirs."""
-        return RunFolder(self.path / backend) if self.backends else self
+        return RunFolder(self.path / backend, began=self.began) if self.backends else self
 
     def begin(self) -> None:
         """Makes the folder where it is not there yet; ``latest`` beside it points to it.

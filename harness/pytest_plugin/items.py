@@ -15,7 +15,7 @@ from hanglab.harness.jobs.backend_choice import backends_for
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.jobs.resources import least_gpus
-from hanglab.harness.jobs.results import to_json
+from hanglab.harness.jobs.results import stored
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.launchers.selection import LAUNCHERS, launcher_of
 from hanglab.harness.pytest_plugin.failure import (
@@ -166,7 +166,7 @@ class ScenarioItem(pytest.Item):
         self.user_properties[:] = [*kept, *properties]
 
     def _note(self, result: Result) -> None:
-        self.entry = msgspec.to_builtins(to_json(result))
+        self.entry = msgspec.to_builtins(stored(result))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         failure = excinfo.value

@@ -10,6 +10,7 @@ import pytest
 
 from hanglab.harness.errors import UsageError
 from hanglab.harness.jobs.backend_choice import read_backends, split_names
+from hanglab.harness.jobs.shard import Shard, asked_for, read_shard
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.harness.scenarios.packs import all_packs
@@ -24,8 +25,8 @@ class PluginOptions:
     launchers: tuple[str, ...]
     world_sizes: tuple[int, ...]
     repeat: int
-    #: Number of this part, from 0, and of all parts.
-    shard: tuple[int, int]
+    #: The part that runs here; None for all.
+    shard: Shard | None
     #: Packs whose scenarios alone are collected; () for all.
     packs: tuple[str, ...]
     #: True where files of any name are looked into, not `hanglab_*.py` alone.
@@ -42,15 +43,18 @@ def read_options(config: pytest.Config) -> PluginOptions:
     """Raises pytest.UsageError for what makes no sense."""
     option = config.option
     has_paths = config.args_source is pytest.Config.ArgsSource.ARGS
+    backends = _backends(option.hanglab_backend)
+    launchers = _names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS))
+    world_sizes = tuple(
+        _number("--hanglab-world-size", word, MOST_RANKS)
+        for word in split_names(option.hanglab_world_size or ())
+    )
     return PluginOptions(
-        backends=_backends(option.hanglab_backend),
-        launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
-        world_sizes=tuple(
-            _number("--hanglab-world-size", word, MOST_RANKS)
-            for word in split_names(option.hanglab_world_size or ())
-        ),
+        backends=backends,
+        launchers=launchers,
+        world_sizes=world_sizes,
         repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
-        shard=_shard(option.hanglab_shard or "1/1"),
+        shard=_shard(option.hanglab_shard, asked_for(backends, launchers, world_sizes)),
         packs=_packs(option.hanglab_pack),
         any_name=option.hanglab and has_paths,
         with_project=option.hanglab_builtin
@@ -88,8 +92,10 @@ def _number(option: str, word: str, most: int | None = None) -> int:
     return int(word)
 
 
-def _shard(word: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", word)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise pytest.UsageError(f"--hanglab-shard={word}: say I/N, with I from 1 to N, such as 2/3")
-    return int(match[1]) - 1, int(match[2])
+def _shard(word: str | None, asked: str) -> Shard | None:
+    if word is None:
+        return None
+    try:
+        return read_shard(word, asked)
+    except UsageError as failure:
+        raise pytest.UsageError(f"--hanglab-shard: {failure}  {failure.advice}") from failure

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 
 import pytest
 
+from hanglab.harness.jobs.shard import Shard
 from hanglab.harness.pytest_plugin.items import ScenarioItem
 
 #: Seconds for an item that has never run: about what most take.
 _UNKNOWN_S = 4.0
 
 
-def leave_out(items: list[pytest.Item], shard: tuple[int, int]) -> list[pytest.Item]:
+def leave_out(items: list[pytest.Item], shard: Shard | None) -> list[pytest.Item]:
     """Takes the scenarios of other shards from ``items``, and gives them back.
 
     Dealt out by name in turns, so that all machines agree without talking, and
     a fault lies with its control.  Tests that are no scenarios stay in every shard.
     """
-    number, parts = shard
-    names = sorted({_scenario(item) for item in items if isinstance(item, ScenarioItem)})
-    mine = set(names[number::parts])
+    if shard is None:
+        return []
+    mine = shard.share_of(_scenario(item) for item in items if isinstance(item, ScenarioItem))
     left_out: list[pytest.Item] = [
         item for item in items if isinstance(item, ScenarioItem) and _scenario(item) not in mine
     ]

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.plan import Options
-from hanglab.harness.jobs.results import write_entries
+from hanglab.harness.jobs.results import write_jobs
 from hanglab.harness.jobs.run import Result, RunRequest, expectation
 from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.shard import Shard
+from hanglab.harness.jobs.stored_run import StoredJob
 from hanglab.harness.report import markdown
 from hanglab.harness.report.markdown import JobRow
 from hanglab.harness.report.rates import pass_rate
@@ -88,10 +91,11 @@ def attach(report: pytest.TestReport, entry: Entry) -> None:
 class Tally:
     """All scenarios of a run as their reports come in."""
 
-    def __init__(self, folder: Path, launcher: str | None) -> None:
+    def __init__(self, folder: Path, launcher: str | None, shard: Shard | None) -> None:
         """``launcher`` is the only one that was asked for."""
         self._folder = folder
         self._launcher = launcher
+        self._shard = shard
         self.rows: list[JobRow] = []
         #: What ``results.json`` says, by backend, launcher and world size.
         self._entries: dict[tuple[str, str, str], list[Entry]] = {}
@@ -159,7 +163,9 @@ class Tally:
     def _has_folder(self) -> bool:
         return self._always or any(row.artifacts for row in self.rows)
 
-    def write(self, part: Callable[[str, str, str], RunFolder], *, always: bool) -> None:
+    def write(
+        self, part: Callable[[str, str, str], RunFolder], *, always: bool, interrupted: bool
+    ) -> None:
         """Writes ``results.json`` and ``summary.md``, and shows the latter on the job's page.
 
         A run without a job leaves them only with ``always``.  Never raises: the
@@ -169,20 +175,23 @@ class Tally:
         try:
             if self._has_folder:
                 RunFolder(self._folder).begin()
-                parts: dict[Path, tuple[Options, list[Entry]]] = {}
+                parts: dict[Path, tuple[RunFolder, Options, list[StoredJob]]] = {}
                 for (backend, launcher, world_size), entries in self._entries.items():
                     # What needs containers shares a folder with what runs as was asked for.
-                    options = Options(backend=backend, launcher=self._launcher or launcher)
-                    path = part(backend, launcher, world_size).path
-                    parts.setdefault(path, (options, []))[1].extend(entries)
-                for path, (options, found) in parts.items():
+                    options = Options(
+                        backend=backend, launcher=self._launcher or launcher, shard=self._shard
+                    )
+                    folder = part(backend, launcher, world_size)
+                    kept = parts.setdefault(folder.path, (folder, options, []))
+                    kept[2].extend(msgspec.convert(entries, list[StoredJob]))
+                for path, (folder, options, jobs) in parts.items():
                     path.mkdir(exist_ok=True)
-                    write_entries(RunFolder(path), options, sorted(found, key=_place))
+                    write_jobs(folder, options, sorted(jobs, key=_place), interrupted=interrupted)
                 (self._folder / "summary.md").write_text(markdown.markdown(self.rows))
             markdown.append_to_job_page(self.rows)
         except OSError as failure:
             self._problem = f"The run's results and summary were not written: {failure}"
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[str, int, bool]:
-    return entry["scenario"], entry["repetition"], entry["variant"] == "control"
+def _place(job: StoredJob) -> tuple[str, int, bool]:
+    return job.scenario, job.repetition or 0, job.variant == "control"

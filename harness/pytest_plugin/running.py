@@ -96,7 +96,8 @@ class Runner:
         """Folder of one combination, laid out as by `hanglab run`, which knows one only."""
         if not self._several:
             return self.folder
-        return RunFolder(self.folder.path / f"{backend}-{launcher}-{world_size}")
+        path = self.folder.path / f"{backend}-{launcher}-{world_size}"
+        return RunFolder(path, began=self.folder.began)
 
     def _launcher(self, name: str) -> Launcher:
         if name not in self._launchers:

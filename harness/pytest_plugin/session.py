@@ -31,7 +31,9 @@ class PluginSession:
             _require_writable(self.runner.folder.path.parent)
         launchers = self.options.launchers
         self.tally = reporting.Tally(
-            self.runner.folder.path, launchers[0] if len(launchers) == 1 else None
+            self.runner.folder.path,
+            launchers[0] if len(launchers) == 1 else None,
+            self.options.shard,
         )
         self._found: dict[Path, Found] = {}
         self._names: dict[str, Scenario] = {}
@@ -157,10 +159,16 @@ class PluginSession:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         self.tally.print_to(terminalreporter)
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if workers.is_worker(self.config) or not self.tally.rows:
             return
-        self.tally.write(self.runner.part, always=self.config.option.hanglab_artifacts is not None)
+        stopped = exitstatus == pytest.ExitCode.INTERRUPTED
+        self.tally.write(
+            self.runner.part,
+            always=self.config.option.hanglab_artifacts is not None,
+            # As by `-x`, too.
+            interrupted=stopped or bool(session.shouldstop or session.shouldfail),
+        )
         self._keep_durations()
 
     def _keep_durations(self) -> None:

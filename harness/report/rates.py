@@ -24,6 +24,26 @@ def wilson(passed: float, trials: int) -> tuple[float, float]:
     return low, high
 
 
+def difference(
+    passed: int, trials: int, passed_before: int, trials_before: int
+) -> tuple[float, float]:
+    """Newcombe's 95 % interval of the difference of two rates, of trials each of its own.
+
+    Of Wilson's intervals (R. G. Newcombe, 1998, Statistics in Medicine 17, 873 to 890, method
+    10).  -1 to 1 where either has no trial.
+    """
+    if not trials or not trials_before:
+        return -1.0, 1.0
+    rate, before = passed / trials, passed_before / trials_before
+    low, high = wilson(passed, trials)
+    low_before, high_before = wilson(passed_before, trials_before)
+    found = rate - before
+    return (
+        found - math.hypot(rate - low, high_before - before),
+        found + math.hypot(high - rate, before - low_before),
+    )
+
+
 def pass_rate(passed: int, trials: int) -> str:
     """Rate in words, such as ``9 of 10 passed, 90 % (95 % interval 60 to 98 %)``."""
     low, high = wilson(passed, trials)

@@ -247,7 +247,7 @@ def test_a_declaration_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option, said",
     [
-        ("--hanglab-shard=3/2", "say I/N, with I from 1 to N, such as 2/3"),
+        ("--hanglab-shard=3/2", "Say I/N, with I from 1 to N, such as 2/3"),
         ("--hanglab-backend=mpi", "not one of gloo, nccl"),
         ("--hanglab-launcher=ssh", "there are local, torchrun"),
         ("--hanglab-repeat=0", "a number from 1 on is needed"),

@@ -64,7 +64,9 @@ def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
         # So was said what it waits for; and what it had done is told as after any other run.
         assert re.search(r"^hanglab: a .*: interrupted; it is captured and ended first", out, re.M)
         assert "1 harness error" in out and "artifacts: " in out
-        (job,) = json.loads((tmp_path / "runs/latest/results.json").read_text())["results"]
+        content = json.loads((tmp_path / "runs/latest/results.json").read_text())
+        assert content["interrupted"] is True
+        (job,) = content["results"]
         assert (job["scenario"], job["reason"]) == ("a", "interrupted")
         assert "interrupted" in (tmp_path / "runs/latest/summary.md").read_text()
 

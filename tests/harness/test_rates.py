@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanglab.harness.report.markdown import JobRow, markdown
-from hanglab.harness.report.rates import pass_rate, wilson
+from hanglab.harness.report.rates import difference, pass_rate, wilson
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,22 @@ def test_the_ends_are_as_far_from_the_rate_as_their_own_deviation_allows(
         if 0 < end < 1:
             distance = (passed / trials - end) ** 2
             assert distance == pytest.approx(1.959964**2 * end * (1 - end) / trials, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case, low, high",
+    [
+        # R. G. Newcombe, Statistics in Medicine 17 (1998), 873 to 890, table II, method 10.
+        ((56, 70, 48, 80), 0.0524, 0.3339),
+        ((9, 10, 3, 10), 0.1705, 0.8090),
+        ((10, 10, 0, 20), 0.6791, 1.0),
+        ((0, 0, 3, 4), -1.0, 1.0),
+    ],
+)
+def test_the_interval_of_a_difference_is_that_of_the_literature(
+    case: tuple[int, int, int, int], low: float, high: float
+) -> None:
+    assert difference(*case) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_a_rate_is_told_with_its_interval() -> None:

@@ -81,7 +81,7 @@ def run_suite(
             results = run_all(requests, artifacts, launchers, options.jobs, stop, progress)
         finally:
             launchers.close()
-    write_results(artifacts, settings, results)
+    write_results(artifacts, settings, results, interrupted=stop.is_set())
     runs: dict[str, list[ScriptRun]] = {}
     for result in results:
         assert result.request is not None

@@ -13,37 +13,14 @@ from urllib.parse import quote
 import msgspec
 
 from hanglab.analyzer.errors import InputError
-from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Outcome
-from hanglab.harness.jobs.results import SCHEMA
-from hanglab.harness.jobs.run_folder import RESULTS, ArtifactsError, RunFolder
+from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder
+from hanglab.harness.jobs.stored_run import StoredJob, StoredRun, read_run
 from hanglab.harness.report.output_file import check_target
 from hanglab.harness.report.page.examined_job import load_job
 from hanglab.harness.report.page.gathering import page_data
 from hanglab.harness.report.page.job_pages import JobPages
 from hanglab.harness.report.page.rendering import render_page, render_run_page, write_page
-
-
-class _RunResult(msgspec.Struct):
-    """A job, as ``results.json`` has it."""
-
-    scenario: str
-    outcome: str
-    variant: str | None = None
-    backend: str | None = None
-    repetition: int | None = None
-    reason: str = ""
-    expected: dict[str, Any] | None = None
-    verdict: dict[str, Any] | None = None
-    seconds: float = 0.0
-    artifacts: str | None = None
-
-
-class _RunResults(msgspec.Struct):
-    schema: str
-    folder: str = ""
-    launcher: str = ""
-    results: list[_RunResult] = []
 
 
 class RunRow(msgspec.Struct, kw_only=True):
@@ -86,9 +63,9 @@ def is_run(folder: Path) -> bool:
 def write_run_page(folder: Path, target: Path, pages: JobPages, *, force: bool) -> list[Path]:
     """Write the page of a run and those of its jobs, and give back what was written.
 
-    Raises FileExists, ArtifactsError, MissingExtra, and HanglabError where the results are none.
+    Raises FileExists, ArtifactsError, MissingExtra and UnreadableResults.
     """
-    results = _read(folder)
+    results = read_run(RunFolder(folder).results).run
     beside = target.with_name(f"{target.stem}-jobs")
     check_target(target, force=force)
     chosen = [one for one in results.results if _has_page(one, pages)]
@@ -115,37 +92,22 @@ def write_run_page(folder: Path, target: Path, pages: JobPages, *, force: bool) 
     return [target, *written]
 
 
-def _read(folder: Path) -> _RunResults:
-    path = RunFolder(folder).results
-    try:
-        results = msgspec.json.decode(path.read_bytes(), type=_RunResults)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise HanglabError(
-            f"{path} cannot be read: {error}", f"Give the folder of a run, with its {RESULTS}."
-        ) from error
-    if results.schema != SCHEMA:
-        raise HanglabError(f"{path} is {results.schema}, not {SCHEMA}.", "Run the jobs again.")
-    return results
-
-
-def _has_page(result: _RunResult, pages: JobPages) -> bool:
+def _has_page(result: StoredJob, pages: JobPages) -> bool:
     if result.artifacts is None or pages is JobPages.NONE:
         return False
     return pages is JobPages.ALL or result.outcome not in (Outcome.PASS, Outcome.SKIPPED)
 
 
-def _row(
-    number: int, result: _RunResult, folder: Path, results: _RunResults, target: Path
-) -> RunRow:
+def _row(number: int, result: StoredJob, folder: Path, results: StoredRun, target: Path) -> RunRow:
     verdict = result.verdict or {}
-    path = _folder_of(result, folder, results)
+    path = results.artifacts_of(result, folder)
     return RunRow(
         number=number,
         scenario=result.scenario,
         variant=result.variant or "",
         backend=result.backend or "",
         repetition=result.repetition or 0,
-        outcome=result.outcome,
+        outcome=result.outcome.value,
         reason=result.reason,
         expected=_in_words(result.expected),
         verdict=_in_words(result.verdict),
@@ -156,16 +118,6 @@ def _row(
         folder=f"{_link(path, target)}/" if path is not None else "",
         path=str(path) if path is not None else "",
     )
-
-
-def _folder_of(result: _RunResult, folder: Path, results: _RunResults) -> Path | None:
-    """The job's folder where the run lies now."""
-    if result.artifacts is None:
-        return None
-    try:
-        return folder / Path(result.artifacts).relative_to(results.folder)
-    except ValueError:
-        return Path(result.artifacts)
 
 
 def _in_words(verdict: dict[str, Any] | None) -> str:

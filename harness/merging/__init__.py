@@ -1,0 +1,1 @@
+"""Shards of a suite, which ran on several machines, united into one run."""
