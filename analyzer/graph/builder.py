@@ -12,6 +12,7 @@ from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
+from hanglab.analyzer.graph.new_channels import find_stray_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
 from hanglab.analyzer.graph.rings import RingReader
@@ -118,6 +119,7 @@ class _Builder:
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)
+        unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         roots = find_roots(merged, waits)

@@ -29,6 +29,7 @@ from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.program_order import (
     Edit,
     Parting,
+    Run,
     Token,
     find_fences,
     find_first_parting,
@@ -311,7 +312,7 @@ class ProgramOrders:
         def find() -> Parting | None:
             if self._messages:
                 return find_first_parting(first, second)
-            return find_parting(first, second, done, self._fences)
+            return find_parting(first, second, done, *self._free_orders)
 
         found = find()
         while (
@@ -365,13 +366,14 @@ class ProgramOrders:
         return starts, named(here, there), named(there, here)
 
     @cached_property
-    def _fences(self) -> frozenset[Token]:
-        """Operations that most ranks with orders of their own have behind each of them.
+    def _free_orders(self) -> tuple[frozenset[Token], set[Run]]:
+        """Operations that most ranks with orders of their own have behind each of them, and these.
 
         Such an operation ends a round: at most one rank, which left the order, has other operations
         in front of it than in its other rounds.  What only followed some of them once does not.
         """
         found: Counter[Token] = Counter()
+        harmless: set[Run] = set()
         keeping: dict[Token, set[int]] = {}
         breaking: dict[Token, set[int]] = {}
         pairs = 0
@@ -385,7 +387,8 @@ class ProgramOrders:
                 if tokens is not None:
                     starts, first, second = tokens
                     done = _done(here[starts[0] :]), _done(there[starts[1] :])
-                    fences = find_fences(first, second, done)
+                    fences, runs = find_fences(first, second, done)
+                    harmless.update(runs)
                     found.update(fences)
                     pairs += bool(fences)
                     for fence in fences:
@@ -393,13 +396,14 @@ class ProgramOrders:
                             kept = keeps_rounds(order, fence)
                             if kept is not None:
                                 (keeping if kept else breaking).setdefault(fence, set()).add(rank)
-        return frozenset(
+        usual = frozenset(
             token
             for token, count in found.items()
             if 2 * count > pairs
             and token in keeping
             and len(breaking.get(token, set()) - keeping[token]) < 2
         )
+        return usual, harmless
 
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well."""

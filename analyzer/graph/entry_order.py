@@ -4,42 +4,85 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Int64
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.stopped_device import channel_rows
-from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS
+from hanglab.analyzer.graph.thresholds import AGREEING_ORDERS, COMPARED_MEMBERS, MOST_BY_ONE
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.recorder.case.operations import op_of
 
 
-def was_crossed_before(cycle: WaitCycle, lookup: CallLookup) -> bool:
-    """True if two members of both groups of neighbours entered these in opposite orders before.
+def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if members of both groups of neighbours enter these in orders of their own.
 
-    They went on, so their orders do not matter: each group is a stream, and the hosts wait for
-    neither alone.  Two who are alone in them may have gone on by luck in how their devices took
-    turns.
+    Two crossed before, and went on, so that such orders do not matter: each group is a stream, and
+    the hosts wait for neither alone.  Two who are alone in them may have gone on by luck in how
+    their devices took turns.  Where nobody lacks in the ring no host waits in it: then any groups
+    that crossed before show it, and so do three orders now, which are no one rank's fault.
     """
     ranks = list(cycle.places)
     if all(len(place.group.members) <= len(ranks) for place in cycle.places.values()):
         return False
+    complete = is_of_streams(cycle)
     for one, other in pairwise([*ranks, ranks[0]]):
         places = cycle.places[one], cycle.places[other]
         both = sorted(set(places[0].group.members) & set(places[1].group.members))
         if len(both) > COMPARED_MEMBERS:
             both = [one, other]
         lookup.prefetch(both)
-        known: dict[int, int] = {}
-        for rank in both:
-            for seq, last in _entered_before(rank, *places, lookup).items():
-                if known.setdefault(seq, last) != last:
-                    return True
+        names = None if complete else {place.group.group.name for place in places}
+        found = [_entered(rank, places, names, lookup) for rank in both]
+        orders = [order for order, _ in found if order]
+        earlier = [{mark: row for mark, row in o.items() if row < end} for o, end in found if o]
+        if any(starmap(_cross, pairwise(earlier))):
+            return True
+        if complete and len(_distinct(orders)) > MOST_BY_ONE:
+            return True
     return False
+
+
+def have_common_order(cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if those in a ring enter its groups in one order, but for where it was closed.
+
+    All others do alike there; or what two have entered since, of both groups, stands in one order.
+    """
+    ranks = list(cycle.places)
+    for one, other in pairwise([*ranks, ranks[0]]):
+        places = cycle.places[one], cycle.places[other]
+        names = {place.group.group.name for place in places}
+        both = sorted(set(places[0].group.members) & set(places[1].group.members))
+        if len(names) < 2 or len(both) > COMPARED_MEMBERS:
+            return False
+        lookup.prefetch(both)
+        orders = {rank: _entered(rank, places, names, lookup)[0] for rank in both}
+        now = {(place.group.group.name, place.seq) for place in places}
+        since = [
+            {mark: row for mark, row in orders[rank].items() if mark not in now}
+            for rank in (one, other)
+        ]
+        later = {name for name, _ in since[0].keys() & since[1].keys()}
+        alike = any(
+            len(orders) > AGREEING_ORDERS
+            and len(_distinct([o for r, o in orders.items() if r != rank])) == 1
+            for rank in (one, other)
+        )
+        if not alike and (later < names or _cross(*since)):
+            return False
+    return True
+
+
+def is_of_streams(cycle: WaitCycle) -> bool:
+    """True if each rank of a ring has issued what the one before it waits in, and nobody lacks."""
+    ranks = list(cycle.places)
+    return all(
+        following in cycle.places[rank].behind for rank, following in pairwise([*ranks, ranks[0]])
+    )
 
 
 def message_crossed(waits: OpenOperations, lookup: CallLookup) -> dict[int, OpenOperation] | None:
@@ -197,26 +240,34 @@ def _index(rank: int, operation: OpenOperation, lookup: CallLookup) -> int | Non
     return None if index == ABSENT else index
 
 
-def _entered_before(
-    rank: int, one: OpenOperation, other: OpenOperation, lookup: CallLookup
-) -> dict[int, int]:
-    """The last number of the other group entered before each earlier number of the one."""
+#: Name of a group, and the number of a collective of it.
+_Mark = tuple[str, int]
+
+
+def _entered(
+    rank: int, places: Sequence[OpenOperation], names: set[str] | None, lookup: CallLookup
+) -> tuple[dict[_Mark, int], int]:
+    """Collectives of the thread that entered one of ``places``, in its order, with their indices.
+
+    Those of groups with these ``names``, or of all; and the index at which it did.
+    """
     entries = lookup.entries(rank)
-    if entries is None or one.seq is None or other.seq is None:
-        return {}
-    names: Sequence[str] = [group.name for group in entries.group_names]
-    rows = ~entries.is_p2p & (entries.seq > 0)
+    end = min((p.waiters[rank].index for p in places if rank in p.waiters), default=ABSENT)
+    if entries is None or end == ABSENT:
+        return {}, ABSENT
+    mine = entries.thread == entries.thread[end]
+    rows = np.flatnonzero(~entries.is_p2p & (entries.seq > 0) & mine).tolist()
+    marks = {(entries.group_at(row), int(entries.seq[row])): row for row in rows}
+    return {mark: row for mark, row in marks.items() if names is None or mark[0] in names}, end
 
-    def of(operation: OpenOperation) -> Int64:
-        groups = [i for i, name in enumerate(names) if name == operation.group.group.name]
-        assert operation.seq is not None
-        found = rows & np.isin(entries.group, groups) & (entries.seq < operation.seq)
-        places: Int64 = np.flatnonzero(found)
-        return places
 
-    mine, theirs = of(one), of(other)
-    if not len(theirs) or any((np.diff(entries.seq[found]) != 1).any() for found in (mine, theirs)):
-        return {}  # What has finished was left out.
-    last = np.append(int(entries.seq[theirs[0]]) - 1, entries.seq[theirs])
-    places = np.searchsorted(theirs, mine)
-    return dict(zip(entries.seq[mine].tolist(), last[places].tolist(), strict=True))
+def _cross(one: dict[_Mark, int], other: dict[_Mark, int]) -> bool:
+    """True if two collectives stand in opposite orders in the two."""
+    common = [mark for mark in one if mark in other]
+    return any(other[first] > other[then] for first, then in pairwise(common))
+
+
+def _distinct(orders: Sequence[dict[_Mark, int]]) -> set[tuple[_Mark, ...]]:
+    """Different orders of what all have entered."""
+    common = set(orders[0]).intersection(*orders) if orders else set()
+    return {tuple(mark for mark in order if mark in common) for order in orders}

@@ -7,9 +7,15 @@ does not belong there: whether it is one too many or its other half was left out
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.waits import OpenOperation
+from hanglab.analyzer.graph.thresholds import USUAL_MESSAGES
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.summary import P2PChannel
+from hanglab.recorder.case.operations import op_of
 
 
 def find_new_channel(cycle: WaitCycle) -> int | None:
@@ -25,6 +31,49 @@ def find_message_alone_in_group(cycle: WaitCycle) -> int | None:
     """The rank that waits in the one message of a ring on whose group nobody else ever had one."""
     lone = [rank for rank, waiting in cycle.places.items() if _alone_in_group(rank, waiting)]
     return lone[0] if len(lone) == 1 else None
+
+
+def find_stray_messages(
+    waits: OpenOperations, groups: Sequence[ResolvedGroup]
+) -> Iterator[UnmatchedMessages]:
+    """Messages without their other half that are the first of their groups, and the only ones.
+
+    Between two who exchange them the same way in another group, again and again: either their rank
+    has taken the wrong group, or its peer has left them out.
+    """
+    for waiting in waits.operations.values():
+        (rank, *_), peer = waiting.waiters, waiting.peer
+        if waiting.seq is not None or peer is None or waiting.absent != [peer]:
+            continue
+        if waiting.explained or not _alone_in_group(rank, waiting):
+            continue
+        sends = op_of(waiting.op).sends
+        ends = (rank, peer) if sends else (peer, rank)
+        if waiting in waits.first(rank) and any(
+            half.peer == rank and rank in half.absent and op_of(half.op).sends != sends
+            for half in waits.first(peer)
+        ):
+            continue  # They miss each other, in a ring of two.
+        if any(_exchanged(group, *ends) for group in groups if group is not waiting.group):
+            yield UnmatchedMessages((waiting,), frozenset(ends), None)
+
+
+def _exchanged(group: ResolvedGroup, sender: int, receiver: int) -> bool:
+    """True if both ends have issued several messages from the one to the other in a group."""
+    if group.doubtful or group.misnamed or not {sender, receiver} <= set(group.members):
+        return False
+    src, dst = (group.members.index(rank) for rank in (sender, receiver))
+    for rank in (sender, receiver):
+        progress = group.progress.get(rank)
+        channels = progress.part.channels if progress is not None and progress.part else []
+        posted = sum(
+            one.posted
+            for one in channels
+            if _is_of(one, src, dst) and one.sends == (rank == sender)
+        )
+        if posted < USUAL_MESSAGES:
+            return False
+    return True
 
 
 def _alone_in_group(rank: int, waiting: OpenOperation) -> bool:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders
-from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
+from hanglab.analyzer.graph.entry_order import (
+    are_own_orders,
+    have_common_order,
+    is_of_streams,
+    outvoted,
+)
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
 from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
@@ -126,7 +132,8 @@ class RingReader:
             self.undecided.update(ranks)
             return
         if full and not any(p2p):
-            if _is_of_streams_alone(cycle) or was_crossed_before(cycle, self._lookup):
+            unproved = _is_of_streams_alone(cycle) and not have_common_order(cycle, self._lookup)
+            if unproved or are_own_orders(cycle, self._lookup):
                 self.undecided.update(ranks)
                 return
         if not cycle.certain and (
@@ -300,15 +307,11 @@ def _is_of_streams_alone(cycle: WaitCycle) -> bool:
     All have issued all of it, and differ in the order: harmless, unless one stream waits for
     another, and earlier rounds, which would show that, were left out.  A device may have stopped.
     """
-    ranks = [*cycle.places]
-    for rank, following in zip(ranks, [*ranks[1:], ranks[0]], strict=True):
-        waiting = cycle.places[rank]
-        progress = waiting.group.progress.get(rank)
-        if following not in waiting.behind or progress is None or progress.part is None:
-            return False
-        if not progress.part.active_only:
-            return False
-    return True
+    parts = [
+        progress.part if (progress := place.group.progress.get(rank)) else None
+        for rank, place in cycle.places.items()
+    ]
+    return is_of_streams(cycle) and all(part and part.active_only for part in parts)
 
 
 def _is_of_queues_alone(cycle: WaitCycle) -> bool:
@@ -317,11 +320,9 @@ def _is_of_queues_alone(cycle: WaitCycle) -> bool:
     These have streams of their own.  Whether one stream waits for another no buffer tells, so a
     device may have stopped.
     """
-    ranks = [*cycle.places]
-    return all(
-        following in cycle.places[rank].behind
-        and cycle.places[rank].group is not cycle.places[following].group
-        for rank, following in zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+    places = [*cycle.places.values()]
+    return is_of_streams(cycle) and all(
+        one.group is not other.group for one, other in pairwise([*places, places[0]])
     )
 
 

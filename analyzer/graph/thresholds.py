@@ -36,6 +36,10 @@ PEERS = 4
 KNOWN_ROUNDS = 2
 #: Earlier rounds of an exchange that are looked at, the latest.
 COMPARED_ROUNDS = 8
+#: Others whose order of two operations is the same by no chance.
+AGREEING_ORDERS = 3
+#: Orders of the same calls that one rank's fault makes of a common one: its own, and the rest's.
+MOST_BY_ONE = 2
 #: Operations that no two in swapped order have between them: who has finished so many since has
 #: left one out.
 SWAPPED_OPERATIONS = 16

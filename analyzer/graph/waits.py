@@ -173,7 +173,7 @@ class OpenOperations:
     def held(self, rank: int) -> list[tuple[Pending, OpenOperation]]:
         """The rank's unfinished operations that none of its later ones has overtaken, if any."""
         mine = self.by_rank.get(rank, [])
-        return [one for one in mine if not one[0].overtaken] or mine
+        return [one for one in mine if not one[0].passed] or mine
 
 
 def oldest_of(mine: list[tuple[Pending, OpenOperation]]) -> dict[str, int]:
@@ -196,9 +196,7 @@ def find_waits(
     for mine in waits.by_rank.values():
         mine.sort(key=lambda item: (item[0].order, item[0].index))
     waits.unsettled = {
-        rank
-        for rank, mine in waits.by_rank.items()
-        if all(pending.overtaken for pending, _ in mine)
+        rank for rank, mine in waits.by_rank.items() if all(pending.passed for pending, _ in mine)
     }
     oldest = {rank: oldest_of(waits.held(rank)) for rank in waits.by_rank}
     # gloo has no streams: operations that overlap do not hold each other up.
@@ -222,7 +220,7 @@ def find_waits(
             for rank, pending in waiting.waiters.items()
             if (
                 pending.order == oldest[rank].get(pending.thread)
-                or (rank in unordered and not pending.overtaken)
+                or (rank in unordered and not pending.passed)
                 or rank in waits.unsettled
             )
             and not merged.ranks[rank].history_truncated
@@ -475,6 +473,12 @@ class _Matcher:
             if pending.position >= channel.posted:
                 waiting.absent.append(peer)
             elif pending.position not in channel.open:
+                waiting.finished.append(peer)
+            return
+        if mine.unseen != ABSENT and pending.position + mine.unseen < channel.posted:
+            # However many of its own the ring has dropped, its peer has issued more than that.
+            if not channel.open:
+                waiting.certain = True
                 waiting.finished.append(peer)
             return
         own = _channel(mine.channels, pending, sends)

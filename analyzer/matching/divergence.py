@@ -185,8 +185,10 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
     progress = [sequences.group.progress.get(rank) for rank in sequences.group.members]
     known = [one for one in progress if one is not None and one.entered is not None]
     if len(known) < len(divergence.calls):
-        # Of ranks on their way nothing is known but what they called: they went on.
-        if not any(sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls):
+        # Of ranks on their way nothing is known but what they called, and how it ended.
+        went_on = (sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls)
+        ended = (one is not None and one.showed_finished(divergence.seq) for one in progress)
+        if not (any(went_on) or any(ended)):
             return False
     held = min((min(one.unfinished) for one in known if one.unfinished), default=None)
     if held is None or held > divergence.seq + 1:

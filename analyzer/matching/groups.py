@@ -50,6 +50,16 @@ class GroupProgress:
             return True
         return seq >= self.part.base > 0
 
+    def showed_finished(self, seq: int) -> bool:
+        """True if its dump shows it, be that one of a rank on its way, and not of gloo.
+
+        Gloo's buffer calls finished what failed, too.
+        """
+        part = self.part
+        if part is None or part.gloo or part.entered is None:
+            return False
+        return part.base <= seq <= part.entered and seq not in part.unfinished
+
 
 @dataclass
 class ResolvedGroup:
@@ -260,16 +270,27 @@ def _is_default(part: GroupSummary) -> bool:
 
 
 def _assign_statuses(merged: MergedSummaries, group_table: GroupTable) -> None:
-    """Tie statuses to groups by the numbers that peers give the same group."""
+    """Tie statuses to groups by the numbers that peers give the same group, or by their order.
+
+    Each process numbers its own groups as they are made, and so names count them.
+    """
+    by_name = {rank: _places_by_name(summary) for rank, summary in merged.ranks.items()}
+    told = [
+        part.pg_id == by_name[rank].get(part.name)
+        for rank, summary in merged.ranks.items()
+        for part in summary.parts
+        if part.pg_id != ABSENT
+    ]
+    in_order = all(told) and len(told) > 1
     for group in group_table.groups:
         votes = {
             progress.part.pg_id
             for progress in group.progress.values()
             if progress.part is not None and progress.part.pg_id != ABSENT
         }
-        if len(votes) != 1:
+        if len(votes) != 1 and not in_order:
             continue
-        pg_id = votes.pop()
+        voted = votes.pop() if len(votes) == 1 else None
         for rank in group.members:
             summary = merged.ranks.get(rank)
             if summary is None or not summary.informative:
@@ -277,8 +298,17 @@ def _assign_statuses(merged: MergedSummaries, group_table: GroupTable) -> None:
             progress = group.progress.get(rank)
             if progress is None:
                 progress = group.progress[rank] = GroupProgress(None)
-            if progress.entered is None:
+            pg_id = by_name[rank].get(group.group.name, voted) if in_order else voted
+            if progress.entered is None and pg_id is not None:
                 _apply_status(summary, progress, pg_id, group)
+
+
+def _places_by_name(summary: RankSummary) -> dict[str, int]:
+    """Places of a rank's groups in the order of their names; {} where some name is no number."""
+    names = {part.name for part in summary.parts}
+    if not all(name.isdecimal() for name in names):
+        return {}
+    return {name: place for place, name in enumerate(sorted(names, key=int))}
 
 
 def _apply_status(

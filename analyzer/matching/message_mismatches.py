@@ -7,6 +7,7 @@ that are open on both sides meet if one of them is what its rank stands in: noth
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
@@ -39,16 +40,13 @@ class MessageMismatch:
     positions: tuple[int, int]
     #: The end that alone differs from all other messages of the channel; None where nothing tells.
     deviating: int | None
+    #: It ended all the same.
+    finished: bool = False
 
     @property
     def ends(self) -> tuple[tuple[int, P2PChannel, int], tuple[int, P2PChannel, int]]:
         sent, taken = self.positions
         return (self.sender, self.sent, sent), (self.receiver, self.taken, taken)
-
-    @property
-    def finished(self) -> bool:
-        """True where both ends finished it all the same."""
-        return all(position not in channel.open for _, channel, position in self.ends)
 
 
 def find_message_mismatches(
@@ -76,7 +74,7 @@ def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[
         for taken in theirs.channels:
             if not taken.sends and (taken.src, taken.tag) == (sent.src, sent.tag):
                 ends = group, sender, receiver, sent, taken
-                mismatch = _first(*ends) if counted else _first_open(*ends, merged)
+                mismatch = _first(*ends, merged) if counted else _first_open(*ends, merged)
                 if mismatch is not None:
                     yield mismatch
 
@@ -125,30 +123,34 @@ def _first_of_ended_sends(
     taken: P2PChannel,
     merged: MergedSummaries,
 ) -> MessageMismatch | None:
-    """The mismatch of the first open receive where sends end without it: counted from the last one.
+    """The mismatch of the first open receive where sends end without it.
 
-    Only if it is the one message that differs, and one end of it is like none of the others: what
-    was counted wrongly would not meet it there.
+    Only if the send that meets it, or the receive, is like none of the others.  These meet as
+    counted from the last ones; or, where more were sent than taken, even with all that the
+    receiver's ring has dropped, in any way that the numbers of what was dropped allow.
     """
-    count = min(sent.posted, taken.posted)
     at = taken.open[0]
-    pairs = list(
-        zip(
-            islice(_each(sent.arguments), sent.posted - count, None),
-            islice(_each(taken.arguments), taken.posted - count, None),
-            strict=False,
-        )
-    )
-    here = at - (taken.posted - count)
-    if not (len(pairs) == count and 0 <= here and _stands_in(merged.ranks[receiver], taken, at)):
+    if not _stands_in(merged.ranks[receiver], taken, at):
         return None
-    different = {place: kind for place, (a, b) in enumerate(pairs) if (kind := _difference(a, b))}
-    usual = {one for place, pair in enumerate(pairs) if place != here for one in pair}
-    off = [r for r, one in zip((sender, receiver), pairs[here], strict=True) if one not in usual]
-    if set(different) != {here} or len(usual) != 1 or len(off) != 1:
+    sends, receives = list(_each(sent.arguments)), list(_each(taken.arguments))
+    (usual, many), *others = Counter([*sends, *receives]).most_common()
+    if (len(sends), len(receives)) != (sent.posted, taken.posted) or many == 1 or len(others) != 1:
         return None
-    positions = sent.posted - count + here, at
-    return MessageMismatch(group, different[here], sender, receiver, sent, taken, positions, off[0])
+    odd, count = others[0]
+    difference = _difference(*((odd, usual) if odd in sends else (usual, odd)))
+    if count != 1 or difference is None:
+        return None
+    last = sent.posted - taken.posted + at
+    parts = _part(sender, group), _part(receiver, group)
+    before, after = (ABSENT if part is None else part.unseen for part in parts)
+    fitting = {last}
+    if ABSENT not in (before, after) and at + after < sent.posted:
+        fitting.update(range(max(0, at - before), at + after + 1))
+    here = sends.index(odd) if odd in sends else max(0, last)
+    if here not in fitting or (odd in receives and receives[at] != odd):
+        return None
+    deviating = sender if odd in sends else receiver
+    return MessageMismatch(group, difference, sender, receiver, sent, taken, (here, at), deviating)
 
 
 def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
@@ -162,7 +164,12 @@ def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool
 
 
 def _first(
-    group: ResolvedGroup, sender: int, receiver: int, sent: P2PChannel, taken: P2PChannel
+    group: ResolvedGroup,
+    sender: int,
+    receiver: int,
+    sent: P2PChannel,
+    taken: P2PChannel,
+    merged: MergedSummaries,
 ) -> MessageMismatch | None:
     if sent.arguments == taken.arguments:
         return None
@@ -179,8 +186,13 @@ def _first(
         off = [rank for rank, one in zip((sender, receiver), pairs[position], strict=True)
                if one not in usual]  # fmt: skip
         deviating = off[0] if len(off) == 1 else None
+    still_open = [rank for rank, one in ((sender, sent), (receiver, taken)) if position in one.open]
+    # A rank that was dumped on its way may have finished what its peer has.
+    finished = len(still_open) < 2 and not any(merged.ranks[r].informative for r in still_open)
     positions = position, position
-    return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, deviating)
+    return MessageMismatch(
+        group, difference, sender, receiver, sent, taken, positions, deviating, finished
+    )
 
 
 def _at(runs: Sequence[tuple[int, MessageArguments]], position: int) -> MessageArguments | None:

@@ -34,6 +34,7 @@ def read_pending(
     _read_channels(entries, summary, part_index, p2p & ~ends, done, positions, dump.posted)
     batches: dict[tuple[int, bool, int], int] = {}
     last_done = int(np.flatnonzero(done)[-1]) if done.any() else ABSENT
+    last_of_thread = _last_of_threads(entries, done)
     begun = _begun(entries, part_index, p2p, ends)
     for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
         operation = entries.operation_at(index)
@@ -62,11 +63,22 @@ def read_pending(
                 thread=thread_of(entries, index),
                 held=index in dump.held,
                 overtaken=index < last_done and index not in dump.held,
+                passed=index < last_of_thread[int(entries.thread[index])]
+                and index not in dump.held,
                 started=begun.get((number, kind, counter), begun.get(index)),
                 on_device=backend_of(operation.backend).enqueued,
                 created_ns=int(entries.created_ns[index]),
             )
         )
+
+
+def _last_of_threads(entries: Entries, done: Bool) -> dict[int, int]:
+    """Index of the last operation of each thread that has finished, ABSENT without any."""
+    found = {}
+    for thread in set(entries.thread.tolist()):
+        rows = np.flatnonzero(done & (entries.thread == thread))
+        found[thread] = int(rows[-1]) if len(rows) else ABSENT
+    return found
 
 
 def _begun(

@@ -16,6 +16,8 @@ from hanglab.analyzer.matching.thresholds import LONGEST_REORDERING
 
 #: An operation as both ranks would name it.
 Token = Hashable
+#: How often operations come in a run of them, in any order.
+Run = frozenset[tuple[Token, int]]
 
 
 class Edit(Enum):
@@ -67,18 +69,20 @@ def find_parting(
     theirs: Sequence[Token],
     done: tuple[int, int],
     fences: Collection[Token] = (),
+    harmless: Collection[Run] = (),
 ) -> Parting | None:
     """The first place at which two orders part; None where they agree as far as both go.
 
     ``done`` is how many operations of each had finished up to the first that had not: whatever
     the two had in other orders by then did not matter, unless one edit explains all that follows.
-    ``fences`` are operations across which no rank is known to have an order of its own.
+    ``fences`` are operations across which no rank is known to have an order of its own,
+    ``harmless`` are runs of which some have, and went on.
     """
     at = _agreeing(mine, theirs, 0, 0)
     if at == min(len(mine), len(theirs)):
         return None
     single = _parting(mine, theirs, at, at)
-    found = _parting_by_runs(mine, theirs, done, set(fences))
+    found = _parting_by_runs(mine, theirs, done, set(fences), set(harmless))
     # After one of these both come to the same end, which is less than another and a stop.
     ahead = {Edit.LEFT_OUT: -1, Edit.ADDED: 1}
     exact = frozenset(edit for edit in single.proved if ahead.get(edit) == len(mine) - len(theirs))
@@ -97,11 +101,15 @@ def find_first_parting(mine: Sequence[Token], theirs: Sequence[Token]) -> Partin
 
 def find_fences(
     mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
-) -> set[Token]:
-    """Operations that two ranks have behind what each of them did in an order of its own."""
+) -> tuple[set[Token], set[Run]]:
+    """Operations that two ranks have behind what each of them did in an order of its own.
+
+    And these runs.
+    """
     fences: set[Token] = set()
-    _parting_by_runs(mine, theirs, done, fences, learn=True)
-    return fences
+    harmless: set[Run] = set()
+    _parting_by_runs(mine, theirs, done, fences, harmless, learn=True)
+    return fences, harmless
 
 
 def keeps_rounds(order: Sequence[Token], fence: Token) -> bool | None:
@@ -123,21 +131,21 @@ def _parting_by_runs(
     theirs: Sequence[Token],
     done: tuple[int, int],
     fences: set[Token],
+    harmless: set[Run],
     *,
     learn: bool = False,
 ) -> Parting | None:
     """The place where two orders part, runs that both have in orders of their own left out.
 
-    The operations that follow such runs are added to ``fences`` (``learn``).
+    These are added to ``harmless``, the operations that follow them to ``fences`` (``learn``).
     """
     a = b = _agreeing(mine, theirs, 0, 0)
-    harmless: list[Counter[Token]] = []
     while a < len(mine) and b < len(theirs):
         size = _reordered(mine, theirs, a, b, fences)
-        run = Counter(mine[a : a + size])
+        run = frozenset(Counter(mine[a : a + size]).items())
         if size and ((a + size <= done[0] and b + size <= done[1]) or run in harmless):
             a, b = a + size, b + size
-            harmless.append(run)
+            harmless.add(run)
             if learn and a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
                 fences.add(mine[a])
         elif fences:

@@ -175,6 +175,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
             begins = summary.whole or not completion.ends[rows[0]]
             all_there = not active_only or _has_all_batches(entries, rows[p2p[rows]])
             part.counted = begins and int(entries.op_id[rows[0]]) == 1 and all_there
+            part.unseen = _unseen(entries, rows[~completion.ends[rows]])
             if part.p2p and not active_only:
                 # A send or receive carries the number of the last collective before it.
                 part.entered = max(part.entered or 0, int(entries.seq[rows].max()))
@@ -206,6 +207,14 @@ def _has_all_batches(entries: Entries, messages: Int64) -> bool:
     """
     numbers = np.unique(entries.p2p_seq[messages])
     return len(numbers) > 0 and int(numbers[0]) == 1 and int(numbers[-1]) == len(numbers)
+
+
+def _unseen(entries: Entries, rows: Int64) -> int:
+    """Operations of a group that its entries lack, up to the last of them, by their numbers."""
+    numbers = entries.op_id[rows]
+    if not len(rows) or int(numbers[0]) < 1 or bool((np.diff(numbers) < 1).any()):
+        return ABSENT
+    return int(numbers[-1]) - len(rows)
 
 
 def _codes(entries: Entries) -> tuple[Int32, UInt64]:

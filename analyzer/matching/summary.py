@@ -51,9 +51,12 @@ class Pending:
     thread: str = ""
     #: Its thread is known to stand in it, or in a wait for it.
     held: bool = False
-    #: An operation that the rank issued after it has finished: this one held up neither the host
-    #: nor the device by then, and whether the host waits for it now is not known.
+    #: An operation that the rank issued after it has finished: this one did not hold up the device
+    #: by then.
     overtaken: bool = False
+    #: So has one that the same thread issued after it: it did not hold up that by then, either, and
+    #: whether the thread waits for it now is not known.
+    passed: bool = False
     #: Its device has begun it; None where the dump does not tell.
     started: bool | None = None
     #: It lies on a stream of a device, and not in a queue of the host's.
@@ -126,6 +129,8 @@ class GroupSummary:
     history_truncated: bool = False
     #: The channels are known from their first operation on.
     counted: bool = False
+    #: Operations before the last entry that the dump does not show; ABSENT where that is not known.
+    unseen: int = ABSENT
     #: Operations were issued that the ring does not show (point-to-point on gloo).
     hidden: bool = False
     #: Finished operations were left out of the dump.

@@ -43,6 +43,17 @@ def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
     return ended and all(fault.kind in ("size", "dtype") for fault in faults)
 
 
+def _are_the_program(program: Program, faults: list[Fault]) -> bool:
+    """Most ranks of a group do alike: that is the program then, and the rest has left it."""
+    if len({replace(fault, rank=0) for fault in faults}) > 1:
+        return False
+    ranks = {fault.rank for fault in faults}
+    return any(
+        ranks <= set(group.members) and len(group.members) < 2 * len(ranks)
+        for group in program.groups.values()
+    )
+
+
 def assemble(seed: int, random: Random, program: Program, kind: str) -> Trial | None:
     healthy = play_with(program, ())
     if healthy.open or healthy.unfinished:
@@ -53,7 +64,7 @@ def assemble(seed: int, random: Random, program: Program, kind: str) -> Trial | 
         kinds = [random.choice(_SINGLE) for _ in range(2)]
         made = [random_fault(random, program, one) for one in kinds]
         found = [fault for fault in made if fault is not None]
-        if len({fault.rank for fault in found}) < 2:
+        if len({fault.rank for fault in found}) < 2 or _are_the_program(program, found):
             return None
         faults = tuple(found)
     else:

@@ -89,10 +89,19 @@ class ExplainedPlay(DumpedPlay):
         if any(o.done == inf for o in device):
             done = [o.number for o in device if o.done < inf]
             yield Fault("device_stop", rank, at=1 + max(done, default=-1))
+        yield from self._out_of_sight(rank)
         for played in mine:
             is_open = played.done == inf or self._is_open_elsewhere(played)
             if is_open and played.at < len(self.program.ranks[rank][played.thread]):
                 yield from self._unseen_arguments(played)
+
+    def _out_of_sight(self, rank: int) -> Iterator[Fault]:
+        """Faults at operations that no buffer holds, which the rank may have come to, or not."""
+        for thread, steps in enumerate(self.program.ranks[rank]):
+            for at, step in enumerate(steps):
+                if issues_of(step) and not self.is_in_sight(step):
+                    yield Fault("skip", rank, thread, at)
+                    yield from (Fault("host_stop", rank, thread, at + after) for after in (0, 1))
 
     def _is_open_elsewhere(self, played: Played) -> bool:
         """A rank ended its part of a collective which another one is in: it may lack that part."""

@@ -20,7 +20,7 @@ All others are innocent, and no verdict may name them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from math import inf
@@ -73,8 +73,9 @@ class Trial:
 
     @cached_property
     def partners(self) -> frozenset[int]:
-        found = {m for f in self.faults for m in partners(self.program, f, self._seen_at(f))}
+        found = {m for f in self.faults for m in partners(self.program, f, self._voters(f))}
         found |= {rank for f in self.faults for rank in self._alone_in_wait(f)}
+        found |= {rank for f in self.faults for rank in self._may_have_swapped(f)}
         return frozenset(found) - self.culprits
 
     def _alone_in_wait(self, fault: Fault) -> set[int]:
@@ -100,6 +101,45 @@ class Trial:
         idle = not besides or any(all(o.done < inf for o in mine) for mine in besides)
         return waiters if len(waiters) == 1 and pairs and idle else set()
 
+    def _may_have_swapped(self, fault: Fault) -> set[int]:
+        """The one other rank in a call left out and in the next, in which the culprit stands.
+
+        Until that goes on one of the two has swapped them, and nobody else is in both to tell.
+        """
+        steps = self.program.ranks[fault.rank][fault.thread]
+        left_out = issues_of(steps[fault.at])[fault.part] if fault.kind == "skip" else None
+        later = [
+            o
+            for o in self.play.operations[fault.rank]
+            if o.thread == fault.thread and o.at >= fault.at
+        ]
+        if left_out is None or left_out.peer is not None or len(later) != 1:
+            return set()
+        instead = issues_of(later[0].step)[0]
+        if later[0].done < inf or instead.peer is not None:
+            return set()
+        groups = self.program.groups
+        both = set(groups[left_out.group].members) & set(groups[instead.group].members)
+        return both - {fault.rank} if len(both & self._seen_at(fault)) < 3 else set()
+
+    def _voters(self, fault: Fault) -> frozenset[int]:
+        """Ranks that are seen then, and do nothing wrong of their own in a group of that fault."""
+        others = {
+            other.rank
+            for other in self.faults
+            if other is not fault and self._groups_of(other) & self._groups_of(fault)
+        }
+        return self._seen_at(fault) - others
+
+    def _groups_of(self, fault: Fault) -> set[str]:
+        """Groups of the step that a fault changes, and the one that is taken for it."""
+        steps = self.program.ranks[fault.rank][fault.thread]
+        at = fault.value if fault.kind == "extra" else fault.at
+        found = {issue.group for issue in issues_of(steps[at])} if at < len(steps) else set()
+        if fault.kind == "wrong_group":
+            found.add(list(self.program.groups)[fault.value])
+        return found
+
     def _seen_at(self, fault: Fault) -> frozenset[int]:
         """Ranks whose dumps hold what they did when the fault struck."""
         struck = [
@@ -122,10 +162,17 @@ class Trial:
     def dumped(self) -> ExplainedPlay:
         return ExplainedPlay(self.program, self.play, self.loss)
 
-    @property
+    @cached_property
     def corrupt(self) -> bool:
-        """Operations ended although their arguments differ."""
-        return bool(self.faults) and not self.stuck
+        """Operations ended although their arguments differ.
+
+        Unless the dumps, taken on the way, are those of a job in which they never end.
+        """
+        if not self.faults or self.stuck:
+            return False
+        strict = replace(self.program.transport, tolerant=False)
+        hung = play_with(replace(self.program, transport=strict), self.faults)
+        return not self.dumped.leaves(hung)
 
     @cached_property
     def healthy_too(self) -> bool:
@@ -143,9 +190,11 @@ class Trial:
         return self._out_of_sight() | {rank for rank in others if self.dumped.explained_by(rank)}
 
     def _out_of_sight(self) -> frozenset[int]:
-        """Ranks without an open operation to see, where some operations are not to be seen.
+        """Ranks without an open operation to see, where messages are not to be seen.
 
-        Who waits for whom there is known to the program alone, which nobody has who analyzes.
+        Who waits for whom there is known to the program alone, which nobody has who analyzes.  Of
+        gloo's collectives beside NCCL nothing shows, not even that there are any: what such files
+        tell is what those of a job without them do.
         If the culprit is such a rank, whoever makes such operations may have left out the other
         half of one that the culprit is in.
         """
@@ -153,7 +202,7 @@ class Trial:
         for rank, mine in enumerate(self.play.operations):
             seen = [o for o in mine if is_visible(program, issues_of(o.step)[0], self.loss)]
             hidden = any(
-                not is_visible(program, issue, self.loss)
+                issue.peer is not None and not is_visible(program, issue, self.loss)
                 for steps in program.ranks[rank] for step in steps for issue in issues_of(step)
             )  # fmt: skip
             if hidden:
@@ -173,7 +222,7 @@ class Trial:
         if not self.faults:
             whole = not self.loss.missing and not self._size_unknown
             return whole and self.loss.waited_s <= RECENT_S and self._dated
-        if any(map(self._votes_lack, self.faults)):
+        if any(map(self._votes_lack, self.faults)) or any(map(self._is_anybodys, self.faults)):
             return False
         if any(counts_are_lost(self.program, self.play, self.loss, one) for one in self.faults):
             return False
@@ -197,6 +246,16 @@ class Trial:
         program = self.program
         lists = [group.members for group in program.groups.values() if group.backend == "nccl"]
         return not any(len(members) == program.size for members in lists)
+
+    def _is_anybodys(self, fault: Fault) -> bool:
+        """The one that was to collect takes another for the root, so that nobody collects.
+
+        Only a root has outputs of a gather, so no file tells which member was to be it.
+        """
+        if fault.kind != "root":
+            return False
+        (issue,) = issues_of(self.program.ranks[fault.rank][fault.thread][fault.at])
+        return issue.kind == "gather" and issue.root == fault.rank
 
     def _votes_lack(self, fault: Fault) -> bool:
         """Members of whom nothing is known may have done as the culprit did, and be as many.

@@ -11,15 +11,36 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
-    "a stopped device behind rounds in orders of the ranks' own is told as an order crossed": (
-        28001542,
+    "a dump older than its peers', without the time of its file, is taken for its rank's end": (
+        28001202,
+        29006532,
     ),
-    "a receive of a new phase is told as its rank's, whose send ended with another dtype": (
-        28001362,
+    "two who have each sent to the other first are told as the device of one": (29004154,),
+    "a part that a peer has finished is told as a stopped device, whatever that peer called": (
+        29001540,
     ),
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a stopped device behind rounds in orders of the ranks' own was told as an order crossed": (
+        28001542,
+        29002258,
+        29005766,
+    ),
+    "a call moved within an order of the rank's own was told as one left out": (29004449,),
+    "a receive of a new phase was told as its rank's, whose send ended with another dtype": (
+        28001362,
+    ),
+    "what had ended by a peer's dump, in spite of arguments that differ, was told as a hang": (
+        29002055,
+        29002797,
+        29002948,
+    ),
+    "a message on another group was told as a deadlock": (29001553,),
+    "hosts that stop beside a group of gloo that no file tells of": (28001441, 28001685),
+    "of two that part three differ, as two are at fault": (29004160,),
+    "the one other rank in two calls, of which one is left out, may have swapped them": (31000151,),
+    "arguments that differ in dumps of a job on its way, which may hang yet": (29006652,),
     "of two that part a third had a vote, or none, for what it did before or behind": (
         777161,
         27000455,
@@ -165,6 +186,27 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "a rank that is away, whose dump has statuses alone": (
+        29001386,
+        29002842,
+        29003062,
+        29004686,
+        29006149,
+    ),
+    "orders that part where what is open alone is shown": (
+        29002533,
+        29004631,
+        29004985,
+        29006261,
+    ),
+    "a message on another group behind which the rest pairs up": (
+        29001151,
+        29001331,
+        29002921,
+        29003730,
+    ),
+    "a call of one thread on another group, beside threads that went on": (29001146, 29005704),
+    "one of a pair that waits alone, and parts from the other": (29002373, 29006488, 31000113),
     "a rank that is away, beside batches of one message that had ended": (28000632,),
     "votes that are lost, of ranks that went along with one side later": (24000392, 24000651),
     "a call made twice, after which all come to one end": (24001174,),

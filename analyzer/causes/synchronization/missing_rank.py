@@ -27,7 +27,7 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     if alone or len(culprits) > len(victims):
         # One waits, for those who stand where others do, or of whose order its own differs, or
         # without an order of its own: it may have done too much.
-        return _either(graph, sinks, waiting) if alone and not disputed else []
+        return _either(graph, sinks, waiting) if alone else []
     return [_finding(graph, sinks)]
 
 

@@ -127,3 +127,17 @@ def test_a_group_on_gloo_takes_no_status_from_the_groups_on_nccl(beside: tuple[i
         )
     (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
+
+
+def test_a_status_without_entries_is_of_the_group_that_its_number_counts() -> None:
+    """Each process numbers its own groups: the first of some that rank 2 is in is another's."""
+    members = {"0": [0, 1, 2], "1": [0, 1], "2": [0, 1, 2]}
+    status = {0: (1, 1), 1: (1, 1), 2: (2, 1)}
+    dumps = [
+        columns(rank, [open_(2, "2")], members=members, first_record=3, status=status)
+        for rank in (0, 1)
+    ]
+    mine = {"0": [0, 1, 2], "2": [0, 1, 2]}
+    dumps.append(columns(2, [], members=mine, status={0: (1, 1), 1: (1, 1)}))
+    (sink,) = build_wait_for_graph(dumps).sinks
+    assert (sink.rank, sink.outside, sink.awaited.group.name) == (2, True, "2")

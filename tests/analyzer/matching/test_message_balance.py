@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from graph_rows import Row, columns
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
@@ -105,3 +108,21 @@ def test_even_channels_tell_that_the_first_round_of_one_is_odd() -> None:
         (finding,) = findings_of(*ring(odd))
         assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [odd])
     assert not findings_of(*ring(None))
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_the_only_message_of_a_group_is_one_of_another_by_mistake(odd: int) -> None:
+    """All others of the two go by group 1; the third send, or receive, is open on group 0."""
+    dumps = []
+    for rank, op in enumerate(("send 0->1", "recv 1<-0")):
+        groups = ["1", "1", "0" if rank == odd else "1", "1"]
+        numbers = Counter[str]()
+        rows = []
+        for place, group in enumerate(groups):
+            numbers[group] += 1
+            done = place != (2 if rank == odd else 3)
+            rows.append(Row(op, 0, group, done, p2p_seq=numbers[group]))
+        dumps.append(columns(rank, rows, members={"0": [0, 1], "1": [0, 1]}))
+    (found,) = build_wait_for_graph(dumps).unmatched
+    told = [call for call in (found.call, found.instead) if call is not None]
+    assert (odd, "0") in [(call.rank, call.group.name) for call in told]

@@ -130,3 +130,19 @@ def test_the_first_open_messages_meet_where_a_ring_lost_the_earlier_ones(
     assert (found.sent.rank, found.taken.rank, found.deviating) == (0, 1, None)
     assert found.difference.value == cause.value.removesuffix("_mismatch")
     assert not found.finished
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_send_that_ended_meets_a_receive_however_much_of_both_rings_is_lost(lost: int) -> None:
+    """Rank 0 sent more than rank 1 can have taken, and one of the sends is like no other."""
+    sent = [USUAL, USUAL, (4, "Half"), *[USUAL] * 4]
+    rows = [messages("send 0->1", sent, 99)[lost:], messages("recv 1<-0", [USUAL] * 4, 2)[1:]]
+    rows[0].append(Row("all_reduce", 1, done=False, extra={"op_id": 8}))
+    dumps = {
+        rank: columns(rank, mine, members=world(2), first_record=1 if rank else lost)
+        for rank, mine in enumerate(rows)
+    }
+    graph = build_wait_for_graph(dumps.values())
+    (found,) = graph.mismatched_messages
+    assert (found.sent.rank, found.deviating, found.finished) == (0, 0, False)
+    assert not (graph.cycles or graph.unmatched)

@@ -134,3 +134,22 @@ def test_operations_of_two_threads_do_not_queue_behind_each_other(first: int) ->
     graph = build_wait_for_graph([dump_of(r, calls, 3, "nccl") for r, calls in enumerate(alone)])
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [first])
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_thread_stands_in_its_call_although_another_thread_went_on(wrong: int) -> None:
+    """Savers of two ranks call one line on two groups; both main loops go on to their ends."""
+    dumps = []
+    for rank in range(2):
+        group = "0" if rank == wrong else "2"
+        calls = [*[("2", SAVER, True)] * 3, (group, SAVER, False), *[("1", MAIN, True)] * 3]
+        numbers = Counter[str]()
+        rows = []
+        for name, thread, done in calls:
+            numbers[name] += 1
+            frame = {"name": "work", "filename": "/srv/train.py", "line": 30}
+            extra = {"thread_id": thread, "thread_name": "pt", "frames": [frame]}
+            rows.append(Row("all_reduce", numbers[name], name, done, extra=extra))
+        dumps.append(columns(rank, rows, members={name: [0, 1] for name in "012"}))
+    (cycle,) = build_wait_for_graph(dumps).cycles
+    assert wrong in (cycle.deviating or cycle.candidates)

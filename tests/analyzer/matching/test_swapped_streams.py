@@ -62,3 +62,47 @@ def test_calls_that_changed_places_are_no_call_too_many(
 def test_a_call_too_many_goes_on_as_before(mine: str) -> None:
     found = finding(1, 4, 7, mine, "abab", "ab")
     assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "harmless"),
+    [
+        ("abc", ("abc", "cba", "abc"), False),
+        ("bac", ("abc", "cba", "abc"), True),
+        ("abc", ("abc", "cba", "cab"), True),
+    ],
+    ids=["one rank's fault", "crossed before", "three orders"],
+)
+def test_orders_of_the_ranks_own_are_nobodys_fault(
+    before: str, now: tuple[str, ...], harmless: bool
+) -> None:
+    """Rank 1 did ``before`` where the others did abc; nothing of what all issued ``now`` ended."""
+    dumps = []
+    for rank in range(3):
+        rows = [
+            Row(CALLS[letter][0], number, CALLS[letter][1], number == 1, line=CALLS[letter][2])
+            for number, order in enumerate((before if rank == 1 else "abc", now[rank]), 1)
+            for letter in order
+        ]
+        dumps.append(columns(rank, rows, members=dict.fromkeys(("0", "1", "2"), range(3))))
+    graph = build_wait_for_graph(dumps)
+    assert not graph.departures
+    assert bool(graph.cycles) != harmless
+
+
+@pytest.mark.parametrize("later", ["ab", ""], ids=["common order since", "nothing since"])
+def test_of_what_is_open_alone_a_common_order_since_shows_who_swapped(later: str) -> None:
+    """Dumps of what is open: no earlier round tells whether each rank has an order of its own."""
+    dumps = []
+    for rank in range(3):
+        numbers = Counter({"1": 1, "2": 1})
+        rows = []
+        for letter in ("ba" if rank == 1 else "ab") + later:
+            op, group, line = CALLS[letter]
+            numbers[group] += 1
+            rows.append(Row(op, numbers[group], group, False, line=line))
+        members = dict.fromkeys(("1", "2"), range(3))
+        status = {1: (numbers["1"], 1), 2: (numbers["2"], 1)}
+        dumps.append(columns(rank, rows, members=members, status=status, first_record=2))
+    cycles = build_wait_for_graph(dumps).cycles
+    assert [cycle.deviating for cycle in cycles] == ([(1,)] if later else [])
