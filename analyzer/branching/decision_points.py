@@ -44,6 +44,10 @@ MOST_COMPARED = 8
 _BETWEEN_TWO = (Cause.P2P_UNMATCHED, Cause.P2P_DEADLOCK)
 
 
+#: Causes that say that ranks made other calls, whatever was wrong with their arguments.
+_OF_COLLECTIVES = (Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH, Cause.UNEVEN_INPUTS)
+
+
 @dataclass(frozen=True)
 class NoDecision:
     """The reason for which no statement can be named, for people."""
@@ -94,10 +98,11 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         parting = parting_of(mine, theirs, by_own_calls, placed=False)
         if recorded.has(culprit) and recorded.has(peer):
             try:
-                if parting is not None:
+                partly = recorded.is_partly_known(culprit)
+                if parting is not None and partly == recorded.is_partly_known(peer):
                     found.append(recorded.branch(culprit, peer, parting))
                     continue
-                if not facts.ranks[culprit].has_dump and theirs.now is not None:
+                if partly and theirs.now is not None:
                     found.append(recorded.branch_by_numbers(culprit, peer))
                     continue
             except BranchesLost as reason:
@@ -119,12 +124,44 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         if branch is not None:
             found.append(replace(branch, ranks=_ranks_of(parting, list(histories.values()))))
     if not found:
+        found = _by_records(recorded, finding, culprits, peers, refusals)
+    if not found:
         return NoDecision(refusals[0]) if refusals else None
     first = found[0]
     if any(branch.statement is not first.statement for branch in found):
         return NoDecision("the ranks' ways part at several statements")
     decision = _decision(first)
     return msgspec.structs.replace(decision, values=_values(facts, first))
+
+
+def _by_records(
+    recorded: RecordedBranches,
+    finding: Finding,
+    culprits: Sequence[int],
+    peers: Sequence[int],
+    refusals: list[str],
+) -> list[Branch | RecordedBranch]:
+    """The statement, where ranks of different parts in the program make no calls in one order."""
+    found: list[Branch | RecordedBranch] = []
+    culprits, peers = ([r for r in ranks if recorded.has(r)] for ranks in (culprits, peers))
+    of_collectives = finding.cause in _OF_COLLECTIVES
+    for culprit, peer in itertools.product(culprits, peers) if of_collectives else ():
+        try:
+            found.append(recorded.branch_by_numbers(culprit, peer, _key_of(finding)))
+        except NotFollowed as reason:
+            refusals.append(str(reason))
+    if not found and len(culprits) == 1 and (of_collectives or finding.cause in _BETWEEN_TWO):
+        try:
+            found.append(recorded.branch_by_own_rounds(culprits[0], peers))
+        except NotFollowed as reason:
+            refusals.append(str(reason))
+    return found
+
+
+def _key_of(finding: Finding) -> tuple[str, int] | None:
+    """Group and number of the call that a finding is about."""
+    call = finding.collective
+    return None if call is None or call.seq is None else (call.group_id, call.seq)
 
 
 @once

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hanglab.analyzer.branching import flow_graph as words
-from hanglab.analyzer.branching.call_sites import CallHistory
+from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.flow_graph import ENTRY
+from hanglab.analyzer.branching.own_rounds import Departure, departures
 from hanglab.analyzer.branching.partings import CallParting, same_site, shift_of
 from hanglab.analyzer.branching.program_graph import Chain, NotFollowed, Point
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
@@ -59,10 +60,15 @@ class RecordedBranches:
         self._sources = sources
         self._histories = histories
         self._ranks: dict[int, RecordedRank] = {}
+        self._left: dict[int, list[Departure]] = {}
 
     def has(self, rank: int) -> bool:
         """True if the rank's branches were recorded."""
         return rank in self._histories and self._trace(rank) is not None
+
+    def is_partly_known(self, rank: int) -> bool:
+        """True if of a rank's calls only those that passed Python are known."""
+        return not self._facts.ranks[rank].has_dump
 
     def branch(self, culprit: int, peer: int, parting: CallParting) -> RecordedBranch:
         """The statement at which the two parted.  Raises NotFollowed."""
@@ -75,30 +81,80 @@ class RecordedBranches:
         at, found = self._parting(pair, chains)
         return self._branch(found, self._ranks_of(peer, at + parting.shift, found))
 
-    def branch_by_numbers(self, culprit: int, peer: int) -> RecordedBranch:
-        """The statement, where of the culprit's calls only those that passed Python are known.
+    def branch_by_numbers(
+        self, culprit: int, peer: int, key: tuple[str, int] | None = None
+    ) -> RecordedBranch:
+        """The statement, by the calls that groups and numbers tell alone.
 
-        Calls of both are told by their groups and numbers.  Raises NotFollowed.
+        Others of theirs may not be known, or be theirs by right.  At the call of ``key`` the two
+        are known to have parted, whatever their places are.  Raises NotFollowed.
         """
+        partly = self.is_partly_known(culprit)
         sites = [self._histories[rank].sites for rank in (culprit, peer)]
         keyed = [{site.key: site for site in of_rank if site.key is not None} for of_rank in sites]
-        common = [key for key in keyed[0] if key in keyed[1]]
-        alike = (same_site(keyed[0][key], keyed[1][key]) for key in common)
+        common = [one for one in keyed[0] if one in keyed[1]]
+        alike = (one != key and same_site(keyed[0][one], keyed[1][one]) for one in common)
         last = next((i for i, same in enumerate(alike) if not same), len(common))
+        shown = [[of_rank[one] for one in common] for of_rank in keyed]
+        if not partly:
+            shown = [
+                [*one, *_after(one, of_rank)] for one, of_rank in zip(shown, sites, strict=True)
+            ]
         mine, theirs = (
-            RecordedRank([keyed[i][key] for key in common], self._trace_of(rank))
-            for i, rank in enumerate((culprit, peer))
+            RecordedRank(calls, self._trace_of(rank))
+            for calls, rank in zip(shown, (culprit, peer), strict=True)
         )
         pair = RecordedPair(mine, theirs, 0, last, called=last < len(common))
-        calls = [site.at_ns for site in sites[1] if site.at_ns is not None]
+        # Calls of the culprit that are not known may be those that its peer made on its way.
+        calls = [site.at_ns for site in sites[1] if site.at_ns is not None] if partly else None
         _, found = self._parting(pair, [sites[1][-1].chain] if sites[1] else [], calls)
         return self._branch(found, ([culprit], [peer]))
+
+    def branch_by_own_rounds(self, culprit: int, peers: Sequence[int]) -> RecordedBranch:
+        """The statement at which a rank, or all others, went another way than in all rounds before.
+
+        Ways that the other side went, too, are none that parted them.  Raises NotFollowed.
+        """
+        mine, *theirs = (self._departures(rank) for rank in (culprit, *peers))
+        new = [one for one in mine if not any(self._varies(rank, one) for rank in peers)]
+        parted = {one.place: one for one in new}
+        side = [culprit]
+        if not parted and theirs:
+            new = [one for one in theirs[0] if all(one in of_peer for of_peer in theirs)]
+            parted = {one.place: one for one in new if not self._varies(culprit, one)}
+            side = list(peers)
+        if len(parted) != 1:
+            raise NotFollowed("no branch was taken otherwise than in the rounds before")
+        place, taken, usual = next(iter(parted.values()))
+        branch = self._branch(BranchParting(place, taken, usual), (side, side))
+        return replace(branch, theirs=f"{branch.theirs} in all its rounds before")
+
+    def _departures(self, rank: int) -> list[Departure]:
+        if rank not in self._left:
+            sites = self._histories[rank].sites
+            loops = loops_around(self._sources, {site.chain for site in sites})
+            self._left[rank] = departures(sites, self._trace_of(rank).branches, loops)
+        return self._left[rank]
+
+    def _varies(self, rank: int, departure: Departure) -> bool:
+        """True if a rank has gone now this way and now that one, too.
+
+        Who always went the one is of another part of the program.
+        """
+        place, taken, usual = departure
+        if departure in self._departures(rank):
+            return True
+        if not taken or taken in (layout.LOOP_AGAIN, layout.LOOP_LEFT):
+            return False  # as loops do
+        kinds = {b.kind for b in self._trace_of(rank).branches if b.place == place}
+        return taken in kinds and (usual in kinds or not usual)
 
     def _parting(
         self, pair: RecordedPair, chains: Iterable[Chain], calls: Sequence[int] | None = None
     ) -> tuple[int, BranchParting]:
-        at = pair.call_of_parting(loops_around(self._sources, chains))
-        return at, pair.parting_before(at, self._meets, calls)
+        loops = loops_around(self._sources, chains)
+        at = pair.call_of_parting(loops)
+        return at, pair.parting_before(at, self._meets, calls, loops)
 
     def _meets(self, place: BranchPlace, later: BranchPlace) -> bool:
         """True if ``later`` lies in the same function and behind the statement of ``place``."""
@@ -151,6 +207,12 @@ class RecordedBranches:
             elif here[0].mine == parting.mine:
                 mine.append(rank)
         return mine, sorted(theirs)
+
+
+def _after(calls: Sequence[ProgramCall], every: Sequence[ProgramCall]) -> list[ProgramCall]:
+    """Calls with a number that a rank made after some of its calls."""
+    last = max((one.at_ns or 0 for one in calls), default=0)
+    return [one for one in every if one.key is not None and (one.at_ns or 0) > last]
 
 
 def loops_around(sources: Sources, chains: Iterable[Chain]) -> set[BranchPlace]:

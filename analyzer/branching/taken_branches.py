@@ -19,7 +19,7 @@ from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchPlace, BranchTrace, TakenBranch
 
 #: Kinds of ways that are seen alone: whoever does not go there leaves no branch.
-_LONE = frozenset((layout.OPERAND, layout.ELEMENT, layout.BLOCK_ENDED, *layout.HANDLERS))
+LONE = frozenset((layout.OPERAND, layout.ELEMENT, layout.BLOCK_ENDED, *layout.HANDLERS))
 #: Branches between two calls beyond which places that both came to are not looked for.
 _MOST_COMPARED = 2_000
 
@@ -128,17 +128,25 @@ class RecordedPair:
         index: int,
         meets: Callable[[BranchPlace, BranchPlace], bool],
         calls: Sequence[int] | None = None,
+        loops: Collection[BranchPlace] = (),
     ) -> BranchParting:
         """The one place before a call at which the two parted.  Raises NotFollowed.
 
         ``meets`` says of a place and a later one whether all ways on from the one lead there.
         ``calls`` are times of the peer's calls, where not all of the rank's are known: a parting
-        on whose way the peer made none has left none out.
+        on whose way the peer made none has left none out.  ``loops`` are those around the calls.
         """
-        by_right = {one.parting for i in range(self._first, index) for one in self.differences(i)}
-        found = [one for one in self.differences(index) if one.parting not in by_right]
-        if calls is not None:
-            found = [one for one in found if _any_between(calls, one.since_ns, one.until_ns)]
+        since = self._first_of_repeated(index, loops)
+        by_right = {one.parting for i in range(self._first, since) for one in self.differences(i)}
+        found: list[_BranchDifference] = []
+        for each in range(since, index + 1):
+            new = [one for one in self.differences(each) if one.parting not in by_right]
+            if calls is not None:
+                new = [one for one in new if _any_between(calls, one.since_ns, one.until_ns)]
+            if not found:
+                found = new
+            elif any(one.parting and not _at_place(found, one.parting.place) for one in new):
+                raise NotFollowed("the ranks took different branches before several calls")
         if not found:
             found = self._change_of_habit(index)
         if not found:
@@ -154,6 +162,25 @@ class RecordedPair:
         if last is None or any(one.parting is None for one in found):
             raise NotFollowed("the ranks took different branches, and what parted them is not seen")
         return last
+
+    def _first_of_repeated(self, index: int, loops: Collection[BranchPlace]) -> int:
+        """Index of the first of the calls of one place up to a call, without a round between them.
+
+        What repeats them is within torch, or the line itself.  One of them too many or too few
+        shows at their end alone.
+        """
+        while index > self._first and self._is_repeated(index, loops):
+            index -= 1
+        return index
+
+    def _is_repeated(self, index: int, loops: Collection[BranchPlace]) -> bool:
+        """True if one of the two made the call before this one again, in the same round."""
+        for rank, at in ((self._mine, index), (self._theirs, index + self._shift)):
+            pair = rank.sites[at - 1 : at + 1]
+            if len(pair) == 2 and same_site(*pair):
+                if not any(branch.place in loops for branch in rank.segment(at)):
+                    return True
+        return False
 
     def _change_of_habit(self, index: int) -> list[_BranchDifference]:
         """The branch that a rank took otherwise than before, where its peer is not by right.
@@ -181,6 +208,10 @@ class RecordedPair:
         return known
 
 
+def _at_place(found: Sequence[_BranchDifference], place: BranchPlace) -> bool:
+    return any(one.parting is not None and one.parting.place == place for one in found)
+
+
 def _any_between(times: Sequence[int], begin: int, end: int) -> bool:
     return bisect_left(times, begin) < bisect_left(times, end)
 
@@ -206,15 +237,15 @@ def _differences(
             yield _BranchDifference(parting, None, other.at_ns)
     for left, is_mine in ((mine[i:], True), (theirs[j:], False)):
         # Else the one without it may be on its way there.
-        if both_called and left and left[0].kind in _LONE:
+        if both_called and left and left[0].kind in LONE:
             yield _BranchDifference(_of_one(left[0], is_mine), None)
 
 
 def _lone(one: TakenBranch, other: TakenBranch) -> BranchParting | None:
     """The way that one of two ranks took alone, who went together and come to two places next."""
-    if one.kind in _LONE and other.kind not in _LONE:
+    if one.kind in LONE and other.kind not in LONE:
         return _of_one(one, is_mine=True)
-    if other.kind in _LONE and one.kind not in _LONE:
+    if other.kind in LONE and one.kind not in LONE:
         return _of_one(other, is_mine=False)
     return None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
+from hanglab.analyzer.branching.own_rounds import Departure, departures
 from hanglab.analyzer.branching.partings import parting_of
 from hanglab.analyzer.branching.program_graph import NotFollowed, ProgramPlace
 from hanglab.analyzer.branching.recorded_decision import loops_around, statement_of
@@ -93,18 +94,24 @@ def test_what_is_named_is_where_one_rank_was_answered_otherwise(tmp_path: Path) 
     assert outcomes["told"] > 0.9 * outcomes.total()
 
 
+LOOP = BranchPlace("a.py", 4, 0)
+
+
+def call(line: int, at_ns: int) -> ProgramCall:
+    return ProgramCall((ProgramPlace("a.py", "main", line),), True, None, True, at_ns=at_ns)
+
+
+def taken(at_ns: int, line: int, kind: int) -> TakenBranch:
+    return TakenBranch(at_ns, BranchPlace("a.py", line, 0), kind)
+
+
 def test_a_rank_alone_by_right_is_held_against_its_own_earlier_rounds() -> None:
-    def call(line: int, at_ns: int) -> ProgramCall:
-        return ProgramCall((ProgramPlace("a.py", "main", line),), True, None, True, at_ns=at_ns)
-
-    def taken(at_ns: int, line: int, kind: int) -> TakenBranch:
-        return TakenBranch(at_ns, BranchPlace("a.py", line, 0), kind)
-
     def rounds(alone: bool, odd_at: int) -> RecordedRank:
         """In line 5 rank 0 alone comes to a question, of line 6, and then all call in line 9."""
         sites, branches = [], []
         for number in range(4):
             at_ns = 100 * number
+            branches.append(TakenBranch(at_ns, LOOP, layout.LOOP_AGAIN))
             branches.append(taken(at_ns, 5, layout.IF_TAKEN if alone else layout.IF_PASSED))
             odd = number == odd_at
             if alone:
@@ -115,8 +122,86 @@ def test_a_rank_alone_by_right_is_held_against_its_own_earlier_rounds() -> None:
         return RecordedRank(sites, BranchTrace(branches, True))
 
     pair = RecordedPair(rounds(True, 3), rounds(False, -1), 0, 3, called=True)
-    found = pair.parting_before(3, lambda place, later: False)
+    found = pair.parting_before(3, lambda place, later: False, loops={LOOP})
     assert (found.place.line, found.mine, found.theirs) == (6, layout.IF_TAKEN, layout.IF_PASSED)
     # In its first round nothing tells that it is not there by right.
     first = RecordedPair(rounds(True, 0), rounds(False, -1), 0, 0, called=True)
-    assert first.parting_before(0, lambda place, later: False).place.line == 5
+    found = first.parting_before(0, lambda place, later: False, loops={LOOP})
+    assert found.place.line == 5
+
+
+@pytest.mark.parametrize("way", [layout.IF_PASSED, layout.OPERAND])
+def test_calls_that_torch_repeats_part_before_the_one_that_shows_it(way: int) -> None:
+    """Three calls of line 6 a round within ``backward()``, of which one rank makes one less or more
+    in the third round by the branch before its first; that is seen at their end alone.
+    """
+    kept = layout.IF_TAKEN
+
+    def rank(odd: bool) -> RecordedRank:
+        sites, branches, at_ns = [], [], 0
+        for number in range(4):
+            at_ns += 100
+            branches.append(TakenBranch(at_ns, LOOP, layout.LOOP_AGAIN))
+            for place in range(3):
+                here = odd and number == 2 and place == 0
+                if way == layout.IF_PASSED or here:
+                    branches.append(taken(at_ns + 1, 6, way if here else kept))
+                repeated = 1 if not here else 0 if way == layout.IF_PASSED else 2
+                for _ in range(repeated):
+                    at_ns += 10
+                    sites.append(call(6, at_ns))
+            at_ns += 10
+            sites.append(call(9, at_ns))
+        return RecordedRank(sites, BranchTrace(branches, True))
+
+    last = 11 if way == layout.OPERAND else 10
+    pair = RecordedPair(rank(odd=True), rank(odd=False), 0, last, called=True)
+    found = pair.parting_before(last, lambda place, later: False, loops={LOOP})
+    assert (found.place.line, found.mine) == (6, way)
+
+
+class TestOwnRounds:
+    """A stage that receives four times in lines 5 and 6 and sends in line 8 of each round."""
+
+    def departures(self, odd: str, at: int = 4, rounds: int = 5) -> list[Departure]:
+        sites, branches, at_ns = [], [], 0
+        for number in range(rounds):
+            strikes = number == at
+            at_ns += 100
+            branches.append(TakenBranch(at_ns, LOOP, layout.LOOP_AGAIN))
+            for item in range(3 if strikes and odd == "one round less" else 4):
+                branches.append(taken(at_ns + 1, 5, layout.LOOP_AGAIN))
+                left_out = strikes and item == 1 and odd == "left out"
+                branches.append(
+                    taken(at_ns + 2, 6, layout.IF_PASSED if left_out else layout.IF_TAKEN)
+                )
+                at_ns += 10
+                if not left_out:
+                    sites.append(call(6, at_ns))
+            branches.append(taken(at_ns + 1, 5, layout.LOOP_LEFT))
+            if strikes and odd == "one more":
+                branches.append(taken(at_ns + 2, 8, layout.OPERAND))
+                at_ns += 10
+                sites.append(call(8, at_ns))
+            if number >= 3 and odd == "shown":
+                branches.append(taken(at_ns + 2, 7, layout.IF_TAKEN))
+            at_ns += 10
+            sites.append(call(8, at_ns))
+        return departures(sites, branches, {LOOP, BranchPlace("a.py", 5, 0)})
+
+    @pytest.mark.parametrize(
+        ("odd", "line", "way", "usual"),
+        [
+            ("left out", 6, layout.IF_PASSED, layout.IF_TAKEN),
+            ("one more", 8, layout.OPERAND, 0),
+            ("one round less", 5, layout.LOOP_LEFT, layout.LOOP_AGAIN),
+        ],
+    )
+    def test_the_branch_of_the_round_that_had_other_calls_is_found(self, odd, line, way, usual):
+        assert self.departures(odd) == [Departure(BranchPlace("a.py", line, 0), way, usual)]
+
+    def test_what_changes_no_call_is_none(self):
+        assert self.departures("shown") == []
+
+    def test_a_few_rounds_are_no_habit(self):
+        assert self.departures("left out", at=0, rounds=1) == []

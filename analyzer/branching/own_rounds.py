@@ -1,0 +1,154 @@
+"""The branch that a rank took otherwise than in all its rounds before, by its own record alone.
+
+Ranks of different parts, as a pipeline's stages, make no calls that could be held against each
+other.  But each repeats its own: the round in which its calls were others for the first time has
+its branches held against those before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from hanglab.analyzer.branching.call_sites import ProgramCall
+from hanglab.analyzer.branching.program_graph import ProgramPlace
+from hanglab.analyzer.branching.taken_branches import LONE
+from hanglab.recorder.case import branch_layout as layout
+from hanglab.recorder.case.branch_trace import BranchPlace, TakenBranch
+
+#: Rounds and times beyond which what a rank did the same each time is its habit.
+_ROUNDS = 3
+
+
+class Departure(NamedTuple):
+    """A place, the way that a rank took there for the first time, and the one of all times before.
+
+    Of ways that are seen alone, and were not taken, the kind is 0.
+    """
+
+    place: BranchPlace
+    taken: int
+    usual: int
+
+
+class _MadeCall(NamedTuple):
+    operation: str
+    place: ProgramPlace | None
+
+
+class _WentWay(NamedTuple):
+    place: BranchPlace
+    kind: int
+
+
+_Event = _MadeCall | _WentWay
+
+
+def departures(
+    sites: Sequence[ProgramCall], branches: Sequence[TakenBranch], loops: Collection[BranchPlace]
+) -> list[Departure]:
+    """Of each round with calls as in none before, where the rank left its way for the first time.
+
+    ``loops`` are those around its calls.  Empty where it has made too few rounds, or where what
+    sent it elsewhere left no branch.
+    """
+    rounds = _rounds(sites, branches, loops)
+    usual = _Usual()
+    seen: set[tuple[_MadeCall, ...]] = set()
+    found: list[Departure] = []
+    for number, events in enumerate(rounds):
+        calls = tuple(event for event in events if isinstance(event, _MadeCall))
+        is_last = number == len(rounds) - 1
+        known = calls in seen or (is_last and any(one[: len(calls)] == calls for one in seen))
+        if number >= _ROUNDS and not known:
+            departure = usual.left_by(events)
+            if departure is not None:
+                found.append(departure)
+        usual.add(events)
+        seen.add(calls)
+    return found
+
+
+class _Usual:
+    """The events that followed on each in the rounds so far, and the rounds that each loop had."""
+
+    def __init__(self) -> None:
+        self._after: defaultdict[_Event, Counter[_Event]] = defaultdict(Counter)
+        self._lengths: defaultdict[BranchPlace, Counter[int]] = defaultdict(Counter)
+
+    def add(self, events: Sequence[_Event]) -> None:
+        for before, event in pairwise(events):
+            self._after[before][event] += 1
+        for place, length in _lengths(events):
+            self._lengths[place][length] += 1
+
+    def left_by(self, events: Sequence[_Event]) -> Departure | None:
+        """The first way of a round that none went before; None where that is not seen."""
+        for before, event in pairwise(events):
+            after = self._after.get(before, Counter())
+            if after.total() >= _ROUNDS and event not in after:
+                return _departure(event, after)
+        for place, length in _lengths(events):
+            usual = self._lengths[place]
+            if usual.total() >= _ROUNDS and len(usual) == 1 and length not in usual:
+                ways = (layout.LOOP_LEFT, layout.LOOP_AGAIN)
+                fewer = length < next(iter(usual))
+                return Departure(place, ways[not fewer], ways[fewer])
+        return None
+
+
+def _departure(event: _Event, after: Collection[_Event]) -> Departure | None:
+    ways = [one for one in after if isinstance(one, _WentWay)]
+    if isinstance(event, _WentWay):
+        here = [one.kind for one in ways if one.place == event.place]
+        if here:
+            return Departure(event.place, event.kind, here[0])
+        if event.kind in LONE:
+            return Departure(event.place, event.kind, 0)
+    if len(after) == len(ways) == 1 and ways[0].kind in LONE:
+        return Departure(ways[0].place, 0, ways[0].kind)
+    return None
+
+
+def _lengths(events: Sequence[_Event]) -> Iterator[tuple[BranchPlace, int]]:
+    """Loops of a round that came to their end, each with the rounds that it had."""
+    begun: Counter[BranchPlace] = Counter()
+    for event in events:
+        if isinstance(event, _WentWay) and event.kind == layout.LOOP_AGAIN:
+            begun[event.place] += 1
+        elif isinstance(event, _WentWay) and event.kind == layout.LOOP_LEFT:
+            yield event.place, begun.pop(event.place, 0)
+
+
+def _rounds(
+    sites: Sequence[ProgramCall], branches: Sequence[TakenBranch], loops: Collection[BranchPlace]
+) -> list[list[_Event]]:
+    """Calls and branches of each round of the outermost loop that was begun often, in order.
+
+    The last round may be under way.
+    """
+    begun = Counter(b.place for b in branches if b.place in loops and b.kind == layout.LOOP_AGAIN)
+    often = [place for place, times in begun.items() if times > _ROUNDS]
+    if not often:
+        return []
+    loop = min(often, key=lambda place: begun[place])
+    timed: list[tuple[int, _Event]] = [(b.at_ns, _WentWay(b.place, b.kind)) for b in branches]
+    timed += [
+        (site.at_ns, _MadeCall(site.operation, site.chain[-1] if site.chain else None))
+        for site in sites
+        if site.at_ns is not None
+    ]
+    rounds: list[list[_Event]] = []
+    inside = False
+    for _, event in sorted(timed, key=lambda one: one[0]):
+        if isinstance(event, _WentWay) and event.place == loop:
+            if inside:
+                rounds[-1].append(_WentWay(loop, 0))  # the round's end
+            inside = event.kind == layout.LOOP_AGAIN
+            if inside:
+                rounds.append([])
+        if inside:
+            rounds[-1].append(event)
+    return rounds
