@@ -50,6 +50,8 @@ class CallHistory:
     died: bool
     #: Calls that make a group, the one that it waits in included; None where not all are known.
     groups_made: int | None = None
+    #: Where it raised the exception that ended it.
+    raised: Chain = ()
 
 
 def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory | None:
@@ -68,11 +70,13 @@ def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory |
     all_known = view.progress.operations_total <= len(calls)
     whole = all_known and _from_the_first(entries)
     ended = view.ended is not None or view.position.place is StackPlace.TEARDOWN
-    now = None if ended else _chain(program.of(view.program_frames))
+    place = _chain(program.of(view.program_frames))
+    now = None if ended else place
+    raised = place if view.failed and any(one.main for one in view.exceptions) else ()
     waits = view.position.place is StackPlace.GROUP_CREATION
     made = sum(call.method == "new_group" for call in calls) if all_known else None
     died = view.failed or bool(view.exceptions)
-    return CallHistory(rank, sites, whole, now, waits, died, made)
+    return CallHistory(rank, sites, whole, now, waits, died, made, raised)
 
 
 def current_chain(view: RankView, sources: Sources) -> Chain:

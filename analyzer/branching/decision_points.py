@@ -44,6 +44,8 @@ MOST_COMPARED = 8
 _BETWEEN_TWO = (Cause.P2P_UNMATCHED, Cause.P2P_DEADLOCK)
 
 
+#: Causes besides by which ranks of different parts leave what they did in each round before.
+_OF_OWN_ROUNDS = (*_BETWEEN_TWO, Cause.GROUP_ORDER)
 #: Causes that say that ranks made other calls, whatever was wrong with their arguments.
 _OF_COLLECTIVES = (Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH, Cause.UNEVEN_INPUTS)
 
@@ -85,7 +87,7 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     peers = peers[:MOST_COMPARED]
     every = {rank: call_history(facts, rank, sources) for rank in sorted(facts.ranks)}
     histories = {rank: one for rank, one in every.items() if one is not None}
-    program = _ProgramOfRanks(facts, sources, histories, [*culprits, *peers])
+    program = ProgramOfRanks(facts, sources, histories, [*culprits, *peers])
     recorded = RecordedBranches(facts, sources, histories)
     found: list[Branch | RecordedBranch] = []
     refusals: list[str] = []
@@ -98,6 +100,8 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         parting = parting_of(mine, theirs, by_own_calls, placed=False)
         if recorded.has(culprit) and recorded.has(peer):
             try:
+                if parting is None and mine.raised:
+                    parting = program.parting_before_error(mine, theirs, by_own_calls)
                 partly = recorded.is_partly_known(culprit)
                 if parting is not None and partly == recorded.is_partly_known(peer):
                     found.append(recorded.branch(culprit, peer, parting))
@@ -150,9 +154,9 @@ def _by_records(
             found.append(recorded.branch_by_numbers(culprit, peer, _key_of(finding)))
         except NotFollowed as reason:
             refusals.append(str(reason))
-    if not found and len(culprits) == 1 and (of_collectives or finding.cause in _BETWEEN_TWO):
+    if not found and (of_collectives or finding.cause in _OF_OWN_ROUNDS):
         try:
-            found.append(recorded.branch_by_own_rounds(culprits[0], peers))
+            found.append(recorded.branch_by_own_rounds(culprits))
         except NotFollowed as reason:
             refusals.append(str(reason))
     return found
@@ -169,7 +173,7 @@ def _sources(facts: CaseFacts) -> Sources:
     return Sources(one for host in facts.hosts.values() for one in host.read(files.SOURCES))
 
 
-class _ProgramOfRanks:
+class ProgramOfRanks:
     """The program's ways, and the calls of the ranks that are compared."""
 
     def __init__(
@@ -190,6 +194,25 @@ class _ProgramOfRanks:
         self._equal = EqualValues(sources)
         self._graph = ProgramGraph(sources, stacks, {site.chain for site in sites if site.direct})
         self._known: dict[tuple[object, ...], Branch | None] = {}
+
+    def parting_before_error(
+        self, mine: CallHistory, theirs: CallHistory, by_own_calls: bool
+    ) -> CallParting | None:
+        """The call that a rank passed over before it raised the exception that ended it.
+
+        None where it may have been on its way there.  Raises NotFollowed.
+        """
+        before = replace(mine, now=mine.raised, died=False)
+        parting = parting_of(before, theirs, by_own_calls)
+        if parting is None or parting.called or not parting.theirs.chain:
+            return None
+        places = (parting.mine, parting.theirs.chain)
+        raised, call = (self._graph.states(chain) for chain in places)
+        # Its line may have raised before the functions that it calls were entered.
+        steps = [(state, step.to) for state in raised for step in self._graph.steps(state, False)]
+        reached = [*raised, *(to for state, to in steps if len(to) > len(state))]
+        on_its_way = not set(call).isdisjoint(reached) or _leads(self._graph, reached, call)
+        return None if on_its_way else parting
 
     def branch(self, parting: CallParting, cause: Cause | None, survived: bool) -> Branch | None:
         """The statement of a parting, worked out once for ranks that did the same."""

@@ -8,12 +8,12 @@ its branches held against those before.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from hanglab.analyzer.branching.call_sites import ProgramCall
-from hanglab.analyzer.branching.program_graph import ProgramPlace
+from hanglab.analyzer.branching.program_graph import NotFollowed, ProgramPlace
 from hanglab.analyzer.branching.taken_branches import LONE
 from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchPlace, TakenBranch
@@ -31,6 +31,58 @@ class Departure(NamedTuple):
     place: BranchPlace
     taken: int
     usual: int
+
+
+class OwnRounds:
+    """The departures of one rank, and the ways that it went at each place."""
+
+    def __init__(
+        self,
+        sites: Sequence[ProgramCall],
+        branches: Sequence[TakenBranch],
+        loops: Collection[BranchPlace],
+    ) -> None:
+        self.departures = departures(sites, branches, loops)
+        self._kinds: defaultdict[BranchPlace, set[int]] = defaultdict(set)
+        for branch in branches:
+            self._kinds[branch.place].add(branch.kind)
+
+    def went(self, departure: Departure) -> bool:
+        """True if the rank has gone now the one way and now the other, too.
+
+        Who always went the one is of another part of the program.
+        """
+        if departure in self.departures:
+            return True
+        place, taken, usual = departure
+        if not taken or taken in (layout.LOOP_AGAIN, layout.LOOP_LEFT):
+            return False  # as loops do
+        return {taken, usual or taken} <= self._kinds[place]
+
+    def stayed(self, departure: Departure) -> bool:
+        """True if the rank has come there and gone the usual way each time."""
+        return not self.went(departure) and departure.usual in self._kinds[departure.place]
+
+
+def the_departure(
+    ranks: Mapping[int, OwnRounds], culprits: Collection[int]
+) -> tuple[Departure, list[int]]:
+    """The one departure that parted culprits from the others, and who went there.
+
+    Either culprits have gone it, or all others that came there and the culprits not.  What all
+    have gone that came there is done by right, unless it is one rank alone.  Raises NotFollowed.
+    """
+    found: dict[BranchPlace, tuple[Departure, list[int]]] = {}
+    for departure in {one for rank in ranks.values() for one in rank.departures}:
+        went = [rank for rank, own in ranks.items() if own.went(departure)]
+        stayed = [rank for rank, own in ranks.items() if own.stayed(departure)]
+        of_culprits = set(went) <= set(culprits) and (bool(stayed) or len(went) == 1)
+        of_others = bool(stayed) and set(stayed) <= set(culprits) and not set(went) & set(culprits)
+        if of_culprits or of_others:
+            found[departure.place] = departure, went
+    if len(found) != 1:
+        raise NotFollowed("no one branch was taken otherwise than in all rounds before")
+    return next(iter(found.values()))
 
 
 class _MadeCall(NamedTuple):

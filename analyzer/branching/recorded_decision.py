@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hanglab.analyzer.branching import flow_graph as words
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.flow_graph import ENTRY
-from hanglab.analyzer.branching.own_rounds import Departure, departures
+from hanglab.analyzer.branching.own_rounds import OwnRounds, the_departure
 from hanglab.analyzer.branching.partings import CallParting, same_site, shift_of
 from hanglab.analyzer.branching.program_graph import Chain, NotFollowed, Point
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
@@ -60,7 +61,6 @@ class RecordedBranches:
         self._sources = sources
         self._histories = histories
         self._ranks: dict[int, RecordedRank] = {}
-        self._left: dict[int, list[Departure]] = {}
 
     def has(self, rank: int) -> bool:
         """True if the rank's branches were recorded."""
@@ -110,44 +110,24 @@ class RecordedBranches:
         _, found = self._parting(pair, [sites[1][-1].chain] if sites[1] else [], calls)
         return self._branch(found, ([culprit], [peer]))
 
-    def branch_by_own_rounds(self, culprit: int, peers: Sequence[int]) -> RecordedBranch:
+    def branch_by_own_rounds(self, culprits: Collection[int]) -> RecordedBranch:
         """The statement at which a rank, or all others, went another way than in all rounds before.
 
-        Ways that the other side went, too, are none that parted them.  Raises NotFollowed.
+        Raises NotFollowed.
         """
-        mine, *theirs = (self._departures(rank) for rank in (culprit, *peers))
-        new = [one for one in mine if not any(self._varies(rank, one) for rank in peers)]
-        parted = {one.place: one for one in new}
-        side = [culprit]
-        if not parted and theirs:
-            new = [one for one in theirs[0] if all(one in of_peer for of_peer in theirs)]
-            parted = {one.place: one for one in new if not self._varies(culprit, one)}
-            side = list(peers)
-        if len(parted) != 1:
-            raise NotFollowed("no branch was taken otherwise than in the rounds before")
-        place, taken, usual = next(iter(parted.values()))
-        branch = self._branch(BranchParting(place, taken, usual), (side, side))
+        departure, ranks = the_departure(self._own_rounds, culprits)
+        place, taken, usual = departure
+        branch = self._branch(BranchParting(place, taken, usual), (ranks, ranks))
         return replace(branch, theirs=f"{branch.theirs} in all its rounds before")
 
-    def _departures(self, rank: int) -> list[Departure]:
-        if rank not in self._left:
+    @cached_property
+    def _own_rounds(self) -> dict[int, OwnRounds]:
+        found = {}
+        for rank in filter(self.has, sorted(self._histories)):
             sites = self._histories[rank].sites
             loops = loops_around(self._sources, {site.chain for site in sites})
-            self._left[rank] = departures(sites, self._trace_of(rank).branches, loops)
-        return self._left[rank]
-
-    def _varies(self, rank: int, departure: Departure) -> bool:
-        """True if a rank has gone now this way and now that one, too.
-
-        Who always went the one is of another part of the program.
-        """
-        place, taken, usual = departure
-        if departure in self._departures(rank):
-            return True
-        if not taken or taken in (layout.LOOP_AGAIN, layout.LOOP_LEFT):
-            return False  # as loops do
-        kinds = {b.kind for b in self._trace_of(rank).branches if b.place == place}
-        return taken in kinds and (usual in kinds or not usual)
+            found[rank] = OwnRounds(sites, self._trace_of(rank).branches, loops)
+        return found
 
     def _parting(
         self, pair: RecordedPair, chains: Iterable[Chain], calls: Sequence[int] | None = None

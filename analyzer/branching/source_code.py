@@ -43,12 +43,13 @@ class Sources:
     """Functions of one job, whichever host told of them."""
 
     def __init__(self, functions: Iterable[SourceFunction]) -> None:
-        self._of_file: dict[str, dict[int, FunctionCode]] = {}
+        # One that begins in the first line begins where the file itself does.
+        self._of_file: dict[str, dict[tuple[int, str], FunctionCode]] = {}
         checksums: dict[str, set[str]] = {}
         for one in functions:
             of_file = self._of_file.setdefault(one.file, {})
-            if one.first_line not in of_file:
-                of_file[one.first_line] = FunctionCode(one)
+            if (one.first_line, one.function) not in of_file:
+                of_file[one.first_line, one.function] = FunctionCode(one)
             if one.checksum:
                 checksums.setdefault(one.file, set()).add(one.checksum)
         for file, seen in checksums.items():
@@ -70,8 +71,7 @@ class Sources:
 
     def module(self, file: str) -> FunctionCode | None:
         """A file's own code."""
-        code = self._of_file.get(file, {}).get(1)
-        return code if code is not None and code.source.function == MODULE else None
+        return self._of_file.get(file, {}).get((1, MODULE))
 
     def at(self, file: str, line: int) -> FunctionCode | None:
         """The innermost function whose source holds a line."""
