@@ -42,9 +42,12 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 SLOWING = ("slow_section_1.2", "slow_section_1.5", "slow_section_3", "intermittent_stall")
 
 
-def run(script: Path, limit: int, folder: Path) -> MutationReport | None:
-    """The report of one script; None where its original does not run or is not healthy."""
-    words = ["mutate", str(script), "--limit", str(limit), "--out", str(folder)]
+def run(script: Path, limit: int, folder: Path, *options: str) -> MutationReport | None:
+    """The report of one script; None where its original does not run or is not healthy.
+
+    ``options`` are further ones of ``hanglab mutate``.
+    """
+    words = ["mutate", str(script), "--limit", str(limit), "--out", str(folder), *options]
     code = subprocess.run([sys.executable, "-m", "hanglab.harness.cli", *words]).returncode
     report = folder / "report.json"
     if code in (3, 64) or not report.exists():
@@ -85,7 +88,14 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
             )
             for mutant, job, verdict in zip(mutants, jobs, verdicts, strict=True)
         ]
-    return make_report(script.name, WORLD_SIZE, judged, seconds=earlier.seconds, interrupted=False)
+    return make_report(
+        script.name,
+        WORLD_SIZE,
+        earlier.backend,
+        judged,
+        seconds=earlier.seconds,
+        interrupted=False,
+    )
 
 
 def stored(folders: Sequence[Path]) -> dict[str, MutationReport | None]:

@@ -43,6 +43,7 @@ class OwnRounds:
         loops: Collection[BranchPlace],
     ) -> None:
         self.departures = departures(sites, branches, loops)
+        self._all = {one for follow in self.departures for one in follow}
         self._kinds: defaultdict[BranchPlace, set[int]] = defaultdict(set)
         for branch in branches:
             self._kinds[branch.place].add(branch.kind)
@@ -52,7 +53,7 @@ class OwnRounds:
 
         Who always went the one is of another part of the program.
         """
-        if departure in self.departures:
+        if departure in self._all:
             return True
         place, taken, usual = departure
         if not taken or taken in (layout.LOOP_AGAIN, layout.LOOP_LEFT):
@@ -73,13 +74,16 @@ def the_departure(
     have gone that came there is done by right, unless it is one rank alone.  Raises NotFollowed.
     """
     found: dict[BranchPlace, tuple[Departure, list[int]]] = {}
-    for departure in {one for rank in ranks.values() for one in rank.departures}:
-        went = [rank for rank, own in ranks.items() if own.went(departure)]
-        stayed = [rank for rank, own in ranks.items() if own.stayed(departure)]
-        of_culprits = set(went) <= set(culprits) and (bool(stayed) or len(went) == 1)
-        of_others = bool(stayed) and set(stayed) <= set(culprits) and not set(went) & set(culprits)
-        if of_culprits or of_others:
-            found[departure.place] = departure, went
+    for follow in (follow for own in ranks.values() for follow in own.departures):
+        # The first that parted them has those behind it for its consequences.
+        for departure in follow:
+            went = [rank for rank, own in ranks.items() if own.went(departure)]
+            stayed = [rank for rank, own in ranks.items() if own.stayed(departure)]
+            of_culprits = set(went) <= set(culprits) and (bool(stayed) or len(went) == 1)
+            of_others = bool(stayed) and set(stayed) <= set(culprits)
+            if of_culprits or (of_others and not set(went) & set(culprits)):
+                found[departure.place] = departure, went
+                break
     if len(found) != 1:
         raise NotFollowed("no one branch was taken otherwise than in all rounds before")
     return next(iter(found.values()))
@@ -88,6 +92,7 @@ def the_departure(
 class _MadeCall(NamedTuple):
     operation: str
     place: ProgramPlace | None
+    group: str
 
 
 class _WentWay(NamedTuple):
@@ -100,8 +105,10 @@ _Event = _MadeCall | _WentWay
 
 def departures(
     sites: Sequence[ProgramCall], branches: Sequence[TakenBranch], loops: Collection[BranchPlace]
-) -> list[Departure]:
-    """Of each round with calls as in none before, where the rank left its way for the first time.
+) -> list[list[Departure]]:
+    """Of each round with calls as in none before, the ways that the rank had never gone on there.
+
+    Such that follow on each other without a usual one between are one list.
 
     ``loops`` are those around its calls.  Empty where it has made too few rounds, or where what
     sent it elsewhere left no branch.
@@ -109,15 +116,13 @@ def departures(
     rounds = _rounds(sites, branches, loops)
     usual = _Usual()
     seen: set[tuple[_MadeCall, ...]] = set()
-    found: list[Departure] = []
+    found: list[list[Departure]] = []
     for number, events in enumerate(rounds):
         calls = tuple(event for event in events if isinstance(event, _MadeCall))
         is_last = number == len(rounds) - 1
         known = calls in seen or (is_last and any(one[: len(calls)] == calls for one in seen))
         if number >= _ROUNDS and not known:
-            departure = usual.left_by(events)
-            if departure is not None:
-                found.append(departure)
+            found += usual.left_by(events)
         usual.add(events)
         seen.add(calls)
     return found
@@ -128,27 +133,46 @@ class _Usual:
 
     def __init__(self) -> None:
         self._after: defaultdict[_Event, Counter[_Event]] = defaultdict(Counter)
+        self._at: defaultdict[BranchPlace, Counter[int]] = defaultdict(Counter)
         self._lengths: defaultdict[BranchPlace, Counter[int]] = defaultdict(Counter)
 
     def add(self, events: Sequence[_Event]) -> None:
         for before, event in pairwise(events):
             self._after[before][event] += 1
+            if isinstance(event, _WentWay):
+                self._at[event.place][event.kind] += 1
         for place, length in _lengths(events):
             self._lengths[place][length] += 1
 
-    def left_by(self, events: Sequence[_Event]) -> Departure | None:
-        """The first way of a round that none went before; None where that is not seen."""
+    def left_by(self, events: Sequence[_Event]) -> list[list[Departure]]:
+        """Ways of a round that none before went on from where they were; none if one is not seen.
+
+        Rounds of a loop are told where no branch tells more.
+        """
+        found: list[list[Departure]] = []
+        apart = False
         for before, event in pairwise(events):
             after = self._after.get(before, Counter())
             if after.total() >= _ROUNDS and event not in after:
-                return _departure(event, after)
-        for place, length in _lengths(events):
+                departure = _departure(event, after)
+                if departure is None:
+                    return found
+                found.append([departure])
+                apart = True
+            elif after:
+                apart = False
+            elif isinstance(event, _WentWay) and event.kind not in LONE and apart:
+                # It was never there by that way, but by another one.
+                here = self._at.get(event.place, Counter())
+                if here.total() >= _ROUNDS and event.kind not in here:
+                    found[-1].append(Departure(event.place, event.kind, next(iter(here))))
+        for place, length in () if found else _lengths(events):
             usual = self._lengths[place]
             if usual.total() >= _ROUNDS and len(usual) == 1 and length not in usual:
                 ways = (layout.LOOP_LEFT, layout.LOOP_AGAIN)
                 fewer = length < next(iter(usual))
-                return Departure(place, ways[not fewer], ways[fewer])
-        return None
+                return [[Departure(place, ways[not fewer], ways[fewer])]]
+        return found
 
 
 def _departure(event: _Event, after: Collection[_Event]) -> Departure | None:
@@ -162,6 +186,11 @@ def _departure(event: _Event, after: Collection[_Event]) -> Departure | None:
     if len(after) == len(ways) == 1 and ways[0].kind in LONE:
         return Departure(ways[0].place, 0, ways[0].kind)
     return None
+
+
+def _made_call(site: ProgramCall) -> _MadeCall:
+    place = site.chain[-1] if site.chain else None
+    return _MadeCall(site.operation, place, "" if site.key is None else site.key[0])
 
 
 def _lengths(events: Sequence[_Event]) -> Iterator[tuple[BranchPlace, int]]:
@@ -187,11 +216,7 @@ def _rounds(
         return []
     loop = min(often, key=lambda place: begun[place])
     timed: list[tuple[int, _Event]] = [(b.at_ns, _WentWay(b.place, b.kind)) for b in branches]
-    timed += [
-        (site.at_ns, _MadeCall(site.operation, site.chain[-1] if site.chain else None))
-        for site in sites
-        if site.at_ns is not None
-    ]
+    timed += [(site.at_ns, _made_call(site)) for site in sites if site.at_ns is not None]
     rounds: list[list[_Event]] = []
     inside = False
     for _, event in sorted(timed, key=lambda one: one[0]):

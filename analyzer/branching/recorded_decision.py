@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from hanglab.analyzer.branching import flow_graph as words
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
@@ -108,6 +109,8 @@ class RecordedBranches:
         # Calls of the culprit that are not known may be those that its peer made on its way.
         calls = [site.at_ns for site in sites[1] if site.at_ns is not None] if partly else None
         _, found = self._parting(pair, [sites[1][-1].chain] if sites[1] else [], calls)
+        if not last and not self._went(culprit, found.place, found.theirs):
+            raise NotFollowed("the ranks made no call together, and may differ by right")
         return self._branch(found, ([culprit], [peer]))
 
     def branch_by_own_rounds(self, culprits: Collection[int]) -> RecordedBranch:
@@ -119,6 +122,10 @@ class RecordedBranches:
         place, taken, usual = departure
         branch = self._branch(BranchParting(place, taken, usual), (ranks, ranks))
         return replace(branch, theirs=f"{branch.theirs} in all its rounds before")
+
+    def _went(self, rank: int, place: BranchPlace, kind: int) -> bool:
+        """True if a rank has ever gone that way there."""
+        return any((one.place, one.kind) == (place, kind) for one in self._trace_of(rank).branches)
 
     @cached_property
     def _own_rounds(self) -> dict[int, OwnRounds]:
@@ -134,14 +141,42 @@ class RecordedBranches:
     ) -> tuple[int, BranchParting]:
         loops = loops_around(self._sources, chains)
         at = pair.call_of_parting(loops)
-        return at, pair.parting_before(at, self._meets, calls, loops)
+        return at, pair.parting_before(at, self.meets, calls, loops)
 
-    def _meets(self, place: BranchPlace, later: BranchPlace) -> bool:
-        """True if ``later`` lies in the same function and behind the statement of ``place``."""
-        code, statement, _ = statement_of(self._sources, place)
+    def meets(self, place: BranchPlace, later: BranchPlace, onward: bool) -> bool:
+        """True if ``later`` lies behind the statement of ``place``.
+
+        In the same function; or in the same round in one that is called from behind it alone, or
+        behind the calls of the function that it is in.
+        """
+        code, statement, node = statement_of(self._sources, place)
         end = statement.end_lineno or statement.lineno
-        same = place.file == later.file and self._sources.at(later.file, later.line) is code
-        return same and later.line > end
+        if node is not statement and (later.line, later.column) == _start(statement):
+            return later.file == place.file  # its condition, and then the statement itself
+        there = self._sources.at(later.file, later.line)
+        if there is code:
+            return later.line > end
+        if there is None or not onward:
+            return False
+        into, out = self._callers(there), self._callers(code)
+        entered = bool(into) and all(by is code and line > end for by, line in into)
+        left = bool(out) and all(by is there and line < later.line for by, line in out)
+        return entered or left
+
+    def _callers(self, called: FunctionCode) -> set[tuple[FunctionCode | None, int]]:
+        """Functions and lines that call one, by its name or on some stack."""
+        name = called.source.function
+        found: set[tuple[FunctionCode | None, int]] = set()
+        for code in self._sources.functions():
+            assert code.tree is not None
+            found |= {
+                (self._sources.at(code.source.file, line), line) for line in _calls(code.tree, name)
+            }
+        chains = {site.chain for one in self._histories.values() for site in one.sites}
+        for outer, inner in {pair for chain in chains for pair in pairwise(chain)}:
+            if self._sources.at(inner.file, inner.line) is called:
+                found.add((self._sources.at(outer.file, outer.line), outer.line))
+        return found
 
     def _branch(self, parting: BranchParting, ranks: tuple[list[int], list[int]]) -> RecordedBranch:
         code, statement, node = statement_of(self._sources, parting.place)
@@ -187,6 +222,18 @@ class RecordedBranches:
             elif here[0].mine == parting.mine:
                 mine.append(rank)
         return mine, sorted(theirs)
+
+
+def _start(statement: ast.stmt) -> tuple[int, int]:
+    return statement.lineno, statement.col_offset
+
+
+def _calls(tree: ast.AST, name: str) -> Iterator[int]:
+    """Lines that call something of a name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called == name:
+                yield node.lineno
 
 
 def _after(calls: Sequence[ProgramCall], every: Sequence[ProgramCall]) -> list[ProgramCall]:

@@ -42,6 +42,8 @@ class _BranchDifference(NamedTuple):
     meeting: BranchPlace | None
     since_ns: int = 0
     until_ns: int = 1 << 63
+    #: Neither began another round of a loop before they met.
+    onward: bool = False
 
 
 class RecordedRank:
@@ -126,13 +128,14 @@ class RecordedPair:
     def parting_before(
         self,
         index: int,
-        meets: Callable[[BranchPlace, BranchPlace], bool],
+        meets: Callable[[BranchPlace, BranchPlace, bool], bool],
         calls: Sequence[int] | None = None,
         loops: Collection[BranchPlace] = (),
     ) -> BranchParting:
         """The one place before a call at which the two parted.  Raises NotFollowed.
 
-        ``meets`` says of a place and a later one whether all ways on from the one lead there.
+        ``meets`` says of a place, a later one and whether they came there in the same round
+        whether all ways on from the one lead to the other.
         ``calls`` are times of the peer's calls, where not all of the rank's are known: a parting
         on whose way the peer made none has left none out.  ``loops`` are those around the calls.
         """
@@ -155,7 +158,7 @@ class RecordedPair:
         for one in found[:-1]:
             if one.parting in (None, last):
                 continue
-            if one.meeting is None or not meets(one.parting.place, one.meeting):
+            if one.meeting is None or not meets(one.parting.place, one.meeting, one.onward):
                 lines = sorted({each.parting.place.line for each in found if each.parting})
                 at = ", ".join(map(str, lines))
                 raise NotFollowed(f"the ranks took different branches at several lines ({at})")
@@ -230,9 +233,12 @@ def _differences(
             if one.kind == other.kind:
                 continue
             parting = BranchParting(one.place, one.kind, other.kind)
+        ways = mine[i:], theirs[j:]
         i, j = _meeting(mine, theirs, i, j)
         if i < len(mine) and j < len(theirs):
-            yield _BranchDifference(parting, mine[i].place, other.at_ns, theirs[j].at_ns)
+            apart = [*ways[0][: i - len(mine)], *ways[1][: j - len(theirs)]]
+            onward = all(branch.kind != layout.LOOP_AGAIN for branch in apart)
+            yield _BranchDifference(parting, mine[i].place, other.at_ns, theirs[j].at_ns, onward)
         else:
             yield _BranchDifference(parting, None, other.at_ns)
     for left, is_mine in ((mine[i:], True), (theirs[j:], False)):

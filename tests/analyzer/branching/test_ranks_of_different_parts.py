@@ -53,6 +53,8 @@ class Rank:
 
     def __init__(self, file: str, number: int) -> None:
         self.file, self.number, self.now = file, number, 0
+        #: In this round the condition of line 2 has another operand evaluated.
+        self.asks_at = -1
         self.sites: list[ProgramCall] = []
         self.branches: list[TakenBranch] = []
 
@@ -78,6 +80,8 @@ class Rank:
         self.take(8, 8, layout.IF_PASSED if self.number else layout.IF_TAKEN)
         if self.number == 0:
             self.call(9)
+        if step == self.asks_at:
+            self.take(2, 7, layout.OPERAND)
         self.take(2, 4, layout.IF_PASSED if odd else layout.IF_TAKEN)
         if not odd:
             self.call(10, 3, seq=2 * step)
@@ -134,6 +138,45 @@ def test_who_went_otherwise_may_be_the_culprit_or_all_others(
     ranks = {n: Rank(file, n).rounds(4 if n in odd else -1).own() for n in range(3)}
     departure, went = the_departure(ranks, culprits)
     assert (departure.place.line, went) == (2, odd)
+
+
+def test_what_followed_on_a_way_that_all_went_may_part_them(file: str) -> None:
+    ranks = {}
+    for number in range(3):
+        rank = Rank(file, number)
+        rank.asks_at = 4
+        ranks[number] = rank.rounds(4 if number == 1 else -1).own()
+    departure, went = the_departure(ranks, [1])
+    assert (departure.place, departure.taken) == (BranchPlace(file, 2, 4), layout.IF_PASSED)
+    assert went == [1]
+
+
+@pytest.mark.parametrize(
+    ("place", "later", "meet"),
+    [
+        # Into a function that is called from behind the statement alone, and out of one.
+        ((8, 8), 2, True),
+        ((2, 4), 11, True),
+        ((2, 4), 9, False),
+        ((7, 4), 2, False),
+    ],
+)
+def test_ranks_that_went_two_ways_meet_behind_the_statement(
+    file: str, place: tuple[int, int], later: int, meet: bool
+) -> None:
+    branches = recorded(file, [Rank(file, 0).rounds(3), Rank(file, 1).rounds(-1)])
+    places = BranchPlace(file, *place), BranchPlace(file, later, 0)
+    assert branches.meets(*places, onward=True) is meet
+    assert not branches.meets(*places, onward=False)
+
+
+def test_the_first_call_shows_nothing_where_roles_may_differ(file: str) -> None:
+    ranks = [Rank(file, 0), Rank(file, 1)]
+    for rank in ranks:
+        rank.round(0, odd=rank.number == 0)
+        rank.call(12, seq=0)
+    with pytest.raises(NotFollowed):
+        recorded(file, ranks).branch_by_numbers(0, 1)
 
 
 def test_what_all_do_that_come_there_is_done_by_right(file: str) -> None:

@@ -82,7 +82,7 @@ def test_what_is_named_is_where_one_rank_was_answered_otherwise(tmp_path: Path) 
                 called = parting.called and bool(parting.theirs.chain)
                 pair = RecordedPair(one, other, 0, parting.index, called)
                 at = pair.call_of_parting(loops_around(sources, chains))
-                found = pair.parting_before(at, lambda place, later: False)
+                found = pair.parting_before(at, lambda *_: False)
                 _, statement, _ = statement_of(sources, found.place)
             except NotFollowed as reason:
                 outcomes[str(reason).split(" (")[0]] += 1
@@ -122,11 +122,11 @@ def test_a_rank_alone_by_right_is_held_against_its_own_earlier_rounds() -> None:
         return RecordedRank(sites, BranchTrace(branches, True))
 
     pair = RecordedPair(rounds(True, 3), rounds(False, -1), 0, 3, called=True)
-    found = pair.parting_before(3, lambda place, later: False, loops={LOOP})
+    found = pair.parting_before(3, lambda *_: False, loops={LOOP})
     assert (found.place.line, found.mine, found.theirs) == (6, layout.IF_TAKEN, layout.IF_PASSED)
     # In its first round nothing tells that it is not there by right.
     first = RecordedPair(rounds(True, 0), rounds(False, -1), 0, 0, called=True)
-    found = first.parting_before(0, lambda place, later: False, loops={LOOP})
+    found = first.parting_before(0, lambda *_: False, loops={LOOP})
     assert found.place.line == 5
 
 
@@ -156,14 +156,14 @@ def test_calls_that_torch_repeats_part_before_the_one_that_shows_it(way: int) ->
 
     last = 11 if way == layout.OPERAND else 10
     pair = RecordedPair(rank(odd=True), rank(odd=False), 0, last, called=True)
-    found = pair.parting_before(last, lambda place, later: False, loops={LOOP})
+    found = pair.parting_before(last, lambda *_: False, loops={LOOP})
     assert (found.place.line, found.mine) == (6, way)
 
 
 class TestOwnRounds:
     """A stage that receives four times in lines 5 and 6 and sends in line 8 of each round."""
 
-    def departures(self, odd: str, at: int = 4, rounds: int = 5) -> list[Departure]:
+    def departures(self, odd: str, at: int = 4, rounds: int = 5) -> list[list[Departure]]:
         sites, branches, at_ns = [], [], 0
         for number in range(rounds):
             strikes = number == at
@@ -198,7 +198,7 @@ class TestOwnRounds:
         ],
     )
     def test_the_branch_of_the_round_that_had_other_calls_is_found(self, odd, line, way, usual):
-        assert self.departures(odd) == [Departure(BranchPlace("a.py", line, 0), way, usual)]
+        assert self.departures(odd) == [[Departure(BranchPlace("a.py", line, 0), way, usual)]]
 
     def test_what_changes_no_call_is_none(self):
         assert self.departures("shown") == []

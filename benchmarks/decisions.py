@@ -1,0 +1,206 @@
+"""Measures for how many faults by a branch the verdict names the statement that parted the ranks.
+
+    python benchmarks/decisions.py [--limit N] [--jobs N] [--out DIR] [--write docs/decisions.md]
+    python benchmarks/decisions.py --stored DIR [--write docs/decisions.md]
+
+Runs the mutants of ten training scripts (``training_scripts``) whose operator sends ranks two ways,
+at most N of each script, and the scenarios on the first of gloo and the emulated NCCL that each is
+for; all with recorded branches.  Prints by script, by operator and for the scenarios how many
+decisions are right, absent and wrong, and each that is not right, and puts that into the page
+between its two marks.  A mutant's right statement is one of those that it changed; a scenario's is
+in the table below, and one that is named for any other scenario is wrong.  ``--stored`` analyzes
+the Cases of an earlier run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants import SCRIPTS, judge_again, run, write_into_page
+
+from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.mutation.operator import own_operators
+from hanglab.harness.mutation.table import MutationReport
+
+MARKS = "<!-- decisions: begin -->", "<!-- decisions: end -->"
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+#: The statements that part the ranks of scenarios, as they begin, and how many of them there are.
+PARTED_BY: Mapping[str, tuple[str, ...]] = {}
+
+
+@dataclass
+class Row:
+    """Counts of decisions."""
+
+    right: int = 0
+    absent: int = 0
+    wrong: int = 0
+
+    def add(self, named: bool, right: bool) -> None:
+        self.right += right
+        self.absent += not named
+        self.wrong += named and not right
+
+    def cells(self) -> str:
+        every = self.right + self.absent + self.wrong
+        return f"{every} | {self.right} | {self.absent} | {self.wrong}"
+
+
+@dataclass
+class Miss:
+    """A fault of which no statement is named, or another one."""
+
+    where: str
+    done: str
+    verdict: str
+    said: str
+
+
+def run_mutants(folder: Path, limit: int, jobs: int) -> None:
+    operators = ",".join(one.name for one in own_operators() if one.is_branch)
+    for script in sorted(SCRIPTS.glob("*.py")):
+        words = ("--operators", operators, "--jobs", str(jobs))
+        run(script, limit, folder / script.stem, *words)
+
+
+def run_scenarios(folder: Path, jobs: int) -> None:
+    words = ["run", "--no-control", "--backend", "gloo,nccl-emulated", "--first-backend"]
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "hanglab.harness.cli", *words, "--jobs", str(jobs)]
+    subprocess.run([*command, str(SCENARIOS)], cwd=folder)
+
+
+def verdict_of(case: Path) -> Verdict:
+    return analyze(case)
+
+
+def reason(verdict: Verdict) -> str:
+    """Why no statement is named, as the verdict says it."""
+    told = [one.detail for one in verdict.evidence if "is not named: " in one.detail]
+    return told[0].rpartition("is not named: ")[2] if told else "nothing shows that one parted them"
+
+
+def said(verdict: Verdict) -> str:
+    decision = verdict.decision
+    return reason(verdict) if decision is None else f"line {decision.line}: `{decision.text}`"
+
+
+def short(verdict: Verdict) -> str:
+    cause = verdict.cause.value if verdict.cause else verdict.status.value
+    return f"{cause} by {', '.join(map(str, verdict.culprits)) or 'nobody'}"
+
+
+def of_mutants(
+    reports: Mapping[str, MutationReport], misses: list[Miss]
+) -> tuple[dict[str, Row], dict[str, Row]]:
+    """Counts by script, and by operator."""
+    scripts: defaultdict[str, Row] = defaultdict(Row)
+    operators: defaultdict[str, Row] = defaultdict(Row)
+    for name, report in reports.items():
+        for one in report.mutants:
+            if one.branch_named is None:
+                continue
+            for row in (scripts[name], operators[one.operator]):
+                row.add(one.branch_named, bool(one.branch_right))
+            if not one.branch_right and one.artifacts is not None:
+                verdict = verdict_of(Path(one.artifacts) / "case")
+                misses.append(Miss(name, one.summary, short(verdict), said(verdict)))
+    return scripts, operators
+
+
+def of_scenarios(folder: Path, misses: list[Miss]) -> dict[str, Row]:
+    """Counts of those that a statement parts, and of all others that do not end well."""
+    parted, others = Row(), Row()
+    cases = sorted(folder.glob("runs/latest/**/fault/0/case"))
+    with ProcessPoolExecutor() as pool:
+        verdicts = pool.map(verdict_of, cases)
+        for case, verdict in zip(cases, verdicts, strict=True):
+            name = case.parents[2].name
+            statements = PARTED_BY.get(name, ())
+            if not statements and verdict.status in (Status.HEALTHY, Status.SLOW):
+                continue
+            text = verdict.decision.text if verdict.decision else ""
+            right = text.startswith(statements) if statements else not text
+            row = parted if statements else others
+            row.add(bool(text) or (not statements and right), right)
+            if not right:
+                done = "; ".join(statements) or "no statement parts them"
+                misses.append(Miss(name, done, short(verdict), said(verdict)))
+    return {"parted by a statement": parted, "parted by none, and none named": others}
+
+
+def table(first: str, rows: Mapping[str, Row]) -> str:
+    lines = [f"| {first} | faults | right | absent | wrong |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {name} | {row.cells()} |" for name, row in rows.items()]
+    return "\n".join(lines)
+
+
+def total(rows: Iterable[Row]) -> Row:
+    every = Row()
+    for row in rows:
+        every.right, every.absent = every.right + row.right, every.absent + row.absent
+        every.wrong += row.wrong
+    return every
+
+
+def page(reports: Mapping[str, MutationReport], folder: Path, load: str) -> str:
+    misses: list[Miss] = []
+    scripts, operators = of_mutants(reports, misses)
+    scenarios = of_scenarios(folder, misses)
+    lines = [
+        load,
+        "",
+        table("script", {**scripts, "all": total(scripts.values())}),
+        "",
+        table("operator", dict(sorted(operators.items()))),
+        "",
+        table("scenarios", scenarios),
+        "",
+        "| where | what parted them | verdict | named instead, or why none is |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {one.where} | {one.done} | {one.verdict} | {one.said} |" for one in misses]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=int, default=24)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("artifacts/decisions"))
+    parser.add_argument("--stored", type=Path)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    folder = options.stored
+    if folder is None:
+        folder = options.out / time.strftime("%Y%m%d-%H%M%S")
+        run_mutants(folder, options.limit, options.jobs)
+        run_scenarios(folder / "scenarios", options.jobs)
+        load = " ".join(f"{one:.1f}" for one in os.getloadavg())
+        (folder / "load").write_text(
+            f"4 ranks each on gloo, {os.cpu_count()} cores, {options.jobs} job(s) at a time; load "
+            f"{load} at the end."
+        )
+    reports = {
+        script.stem: judge_again(script, folder / script.stem)
+        for script in sorted(SCRIPTS.glob("*.py"))
+        if (folder / script.stem / "report.json").exists()
+    }
+    text = page(reports, folder / "scenarios", (folder / "load").read_text())
+    print(text)
+    if options.write:
+        write_into_page(options.write, text, MARKS)
+
+
+if __name__ == "__main__":
+    main()
