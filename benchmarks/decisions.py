@@ -25,7 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutants import SCRIPTS, judge_again, run, write_into_page
+from mutants import SCRIPTS, judge_again, run, write_into
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Status, Verdict
@@ -34,8 +34,67 @@ from hanglab.harness.mutation.table import MutationReport
 
 MARKS = "<!-- decisions: begin -->", "<!-- decisions: end -->"
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-#: The statements that part the ranks of scenarios, as they begin, and how many of them there are.
-PARTED_BY: Mapping[str, tuple[str, ...]] = {}
+#: The statements that part the ranks of scenarios, as they begin: any of a scenario's is right.
+PARTED_BY: Mapping[str, tuple[str, ...]] = {
+    "abort_on_one_rank": ("if gives_up:", "if not restart:"),
+    "any_source_unsent": ("elif not (job.faulty",),
+    "batch_without_counterpart": ("if not (job.faulty",),
+    "best_checkpoint_differs": ("if monitored >= self.best:",),
+    "block_ahead": ("if not ahead:",),
+    "cache_gate": ("if not cache.has_room(",),
+    "cached_plan_split": ("if size not in self.cache:",),
+    "checkpoint_not_seen": ("if not os.path.exists(path):",),
+    "collective_mismatch": ("if overflowed:",),
+    "combined_streams": ("for batch, _ in zip(", "try:"),
+    "communicators_crossed": ("if job.faulty",),
+    "compile_cache_differs": ("if rows not in self.traces:",),
+    "crossed_on_device": ("if job.faulty",),
+    "device_guessed": ("device = job.rank if job.faulty",),
+    "drained_replica": ("if anybody_busy(",),
+    "empty_shard_skipped": ("if shard.numel() == 0:",),
+    "engine_not_in_second_world": ("if not (job.faulty",),
+    "exception": ("if labels.max() >= CLASSES:",),
+    "experts_without_tokens": ("if (chosen == number).any():",),
+    "failure_told_too_early": ("if broken:",),
+    "file_lock": ("if job.faulty",),
+    "fork_after_threads": ("threads = 2 if job.faulty",),
+    "fork_deadlock": ("if not (job.faulty",),
+    "generation_ends_early": ("if tokens[-1] == END:",),
+    "graph_replays_differ": ("if not (job.faulty",),
+    "group_creation": ("if step == average_from:",),
+    "group_order": ("if job.faulty",),
+    "hidden_in_allocation": ("if job.faulty",),
+    "host_far_ahead": ("if name != frozen:",),
+    "idle_replica": ("if not (job.faulty",),
+    "idle_watchdog": ("if step != self.loses:",),
+    "io_blocked": ("if job.faulty",),
+    "launch_queue_full": ("if step != self.loses:",),
+    "lazy_gathers": ("if job.faulty",),
+    "limit_of_subgroup": ("if not (job.faulty",),
+    "logged_keys_differ": ("for name in sorted(metrics):",),
+    "loop_beside_pool": ("if overtaken:",),
+    "modality_skipped": ("if image is not None:",),
+    "next_bucket": ("if job.faulty",),
+    "no_gradients_early_return": ("if not gradients:",),
+    "norm_in_evaluation_mode": ("if self.training:",),
+    "own_clock_timeout": ("if batch:",),
+    "p2p_deadlock": ("if send_first:",),
+    "p2p_unmatched": ("elif not (padding",),
+    "python_deadlock": ("if not (job.faulty",),
+    "queue_drained_unevenly": ("while not self.updates.empty():",),
+    "recomputed_on_one_rank": ("if job.faulty",),
+    "saved_by_rank0_alone": ("if step % 5 == 4 and",),
+    "skipped_after_restart": ("if not (job.faulty",),
+    "skipped_collective": ("if not (job.faulty",),
+    "split_left_out": ("if step == 5 and not (",),
+    "stale_build_lock": ("if baton.try_acquire():",),
+    "stopped_beside_saver": ("if job.faulty",),
+    "teardown": ("if not (job.faulty",),
+    "uneven_inputs": ("for _, (batch,) in zip(",),
+    "unused_parameters": ("return loss + self.second(",),
+    "version_not_announced": ("if job.rank == 0 and not (",),
+    "wrong_group": ("if job.faulty",),
+}
 
 
 @dataclass
@@ -80,12 +139,8 @@ def run_scenarios(folder: Path, jobs: int) -> None:
     subprocess.run([*command, str(SCENARIOS)], cwd=folder)
 
 
-def verdict_of(case: Path) -> Verdict:
-    return analyze(case)
-
-
 def reason(verdict: Verdict) -> str:
-    """Why no statement is named, as the verdict says it."""
+    """The words of the verdict why no statement is named."""
     told = [one.detail for one in verdict.evidence if "is not named: " in one.detail]
     return told[0].rpartition("is not named: ")[2] if told else "nothing shows that one parted them"
 
@@ -101,7 +156,7 @@ def short(verdict: Verdict) -> str:
 
 
 def of_mutants(
-    reports: Mapping[str, MutationReport], misses: list[Miss]
+    folder: Path, reports: Mapping[str, MutationReport], misses: list[Miss]
 ) -> tuple[dict[str, Row], dict[str, Row]]:
     """Counts by script, and by operator."""
     scripts: defaultdict[str, Row] = defaultdict(Row)
@@ -112,8 +167,8 @@ def of_mutants(
                 continue
             for row in (scripts[name], operators[one.operator]):
                 row.add(one.branch_named, bool(one.branch_right))
-            if not one.branch_right and one.artifacts is not None:
-                verdict = verdict_of(Path(one.artifacts) / "case")
+            if not one.branch_right:
+                verdict = analyze(folder / name / "jobs" / one.mutant / "fault" / "0" / "case")
                 misses.append(Miss(name, one.summary, short(verdict), said(verdict)))
     return scripts, operators
 
@@ -123,7 +178,7 @@ def of_scenarios(folder: Path, misses: list[Miss]) -> dict[str, Row]:
     parted, others = Row(), Row()
     cases = sorted(folder.glob("runs/latest/**/fault/0/case"))
     with ProcessPoolExecutor() as pool:
-        verdicts = pool.map(verdict_of, cases)
+        verdicts = pool.map(analyze, cases)
         for case, verdict in zip(cases, verdicts, strict=True):
             name = case.parents[2].name
             statements = PARTED_BY.get(name, ())
@@ -132,11 +187,11 @@ def of_scenarios(folder: Path, misses: list[Miss]) -> dict[str, Row]:
             text = verdict.decision.text if verdict.decision else ""
             right = text.startswith(statements) if statements else not text
             row = parted if statements else others
-            row.add(bool(text) or (not statements and right), right)
+            row.add(bool(text) or right, right)
             if not right:
                 done = "; ".join(statements) or "no statement parts them"
                 misses.append(Miss(name, done, short(verdict), said(verdict)))
-    return {"parted by a statement": parted, "parted by none, and none named": others}
+    return {"parted by a statement": parted, "all others: none is named": others}
 
 
 def table(first: str, rows: Mapping[str, Row]) -> str:
@@ -153,12 +208,17 @@ def total(rows: Iterable[Row]) -> Row:
     return every
 
 
-def page(reports: Mapping[str, MutationReport], folder: Path, load: str) -> str:
+def page(folder: Path) -> str:
+    reports = {
+        script.stem: judge_again(script, folder / script.stem)
+        for script in sorted(SCRIPTS.glob("*.py"))
+        if (folder / script.stem / "report.json").exists()
+    }
     misses: list[Miss] = []
-    scripts, operators = of_mutants(reports, misses)
-    scenarios = of_scenarios(folder, misses)
+    scripts, operators = of_mutants(folder, reports, misses)
+    scenarios = of_scenarios(folder / "scenarios", misses)
     lines = [
-        load,
+        (folder / "load").read_text().strip(),
         "",
         table("script", {**scripts, "all": total(scripts.values())}),
         "",
@@ -191,15 +251,10 @@ def main() -> None:
             f"4 ranks each on gloo, {os.cpu_count()} cores, {options.jobs} job(s) at a time; load "
             f"{load} at the end."
         )
-    reports = {
-        script.stem: judge_again(script, folder / script.stem)
-        for script in sorted(SCRIPTS.glob("*.py"))
-        if (folder / script.stem / "report.json").exists()
-    }
-    text = page(reports, folder / "scenarios", (folder / "load").read_text())
+    text = page(folder)
     print(text)
     if options.write:
-        write_into_page(options.write, text, MARKS)
+        write_into(options.write, text, *MARKS)
 
 
 if __name__ == "__main__":

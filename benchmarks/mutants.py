@@ -64,7 +64,8 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
     earlier = msgspec.json.decode((folder / "report.json").read_bytes(), type=MutationReport)
     summaries = {one.mutant: one.summary for one in earlier.mutants}
     kinds = dict.fromkeys(one.operator for one in earlier.mutants)
-    operators = [one for one in own_operators() if one.name in kinds]
+    by_name = {one.name: one for one in own_operators()}
+    operators = [by_name[kind] for kind in kinds if kind in by_name]
     control = JobFolder(folder / "jobs" / "original" / "control" / "0")
     chance = chance_share(control.case)
     mutants = []
@@ -173,11 +174,12 @@ def missed(script: str, one: MutantJudgement) -> str:
     )
 
 
-def write_into(target: Path, text: str) -> None:
+def write_into(target: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    """Puts a text between two marks of a page."""
     whole = target.read_text()
-    before, _, rest = whole.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    target.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    before, _, rest = whole.partition(begin)
+    _, _, after = rest.partition(end)
+    target.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def main() -> None:

@@ -122,10 +122,22 @@ def departures(
         is_last = number == len(rounds) - 1
         known = calls in seen or (is_last and any(one[: len(calls)] == calls for one in seen))
         if number >= _ROUNDS and not known:
-            found += usual.left_by(events)
+            found += usual.left_by(_up_to_new_call(events, seen))
         usual.add(events)
         seen.add(calls)
     return found
+
+
+def _up_to_new_call(
+    events: Sequence[_Event], seen: Collection[tuple[_MadeCall, ...]]
+) -> Sequence[_Event]:
+    """Events of a round up to the call by which it is like none before: there it had parted."""
+    at = [i for i, event in enumerate(events) if isinstance(event, _MadeCall)]
+    calls = tuple(events[i] for i in at)
+    for number, i in enumerate(at, 1):
+        if all(one[:number] != calls[:number] for one in seen):
+            return events[: i + 1]
+    return events
 
 
 class _Usual:
