@@ -141,7 +141,12 @@ class RecordedBranches:
     ) -> tuple[int, BranchParting]:
         loops = loops_around(self._sources, chains)
         at = pair.call_of_parting(loops)
-        return at, pair.parting_before(at, self.meets, calls, loops)
+        return at, pair.parting_before(at, self.meets, calls, loops, self._pending)
+
+    @cached_property
+    def _pending(self) -> set[Chain]:
+        sites = (site for one in self._histories.values() for site in one.sites)
+        return in_finally(self._sources, {site.chain for site in sites})
 
     def meets(self, place: BranchPlace, later: BranchPlace, onward: bool) -> bool:
         """True if ``later`` lies behind the statement of ``place``.
@@ -253,6 +258,20 @@ def loops_around(sources: Sources, chains: Iterable[Chain]) -> set[BranchPlace]:
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 if node.lineno <= place.line <= (node.end_lineno or node.lineno):
                     found.add(BranchPlace(place.file, node.lineno, node.col_offset))
+    return found
+
+
+def in_finally(sources: Sources, chains: Iterable[Chain]) -> set[Chain]:
+    """Calls made in or by way of a ``finally`` block, after which a ``return`` may be resumed."""
+    found = set()
+    for chain in chains:
+        for place in chain:
+            code = sources.at(place.file, place.line)
+            blocks = [] if code is None or code.tree is None else ast.walk(code.tree)
+            for node in blocks:
+                last = node.finalbody if isinstance(node, ast.Try) else []
+                if last and last[0].lineno <= place.line <= (last[-1].end_lineno or place.line):
+                    found.add(chain)
     return found
 
 

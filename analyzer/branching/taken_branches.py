@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hanglab.analyzer.branching.call_sites import ProgramCall
 from hanglab.analyzer.branching.partings import same_site
-from hanglab.analyzer.branching.program_graph import BranchesLost, NotFollowed
+from hanglab.analyzer.branching.program_graph import BranchesLost, Chain, NotFollowed
 from hanglab.recorder.case import branch_layout as layout
 from hanglab.recorder.case.branch_trace import BranchPlace, BranchTrace, TakenBranch
 
@@ -131,15 +131,19 @@ class RecordedPair:
         meets: Callable[[BranchPlace, BranchPlace, bool], bool],
         calls: Sequence[int] | None = None,
         loops: Collection[BranchPlace] = (),
+        pending: Collection[Chain] = (),
     ) -> BranchParting:
         """The one place before a call at which the two parted.  Raises NotFollowed.
 
         ``meets`` says of a place, a later one and whether they came there in the same round
         whether all ways on from the one lead to the other.
         ``calls`` are times of the peer's calls, where not all of the rank's are known: a parting
-        on whose way the peer made none has left none out.  ``loops`` are those around the calls.
+        on whose way the peer made none has left none out.  ``loops`` are those around the calls,
+        and ``pending`` calls after which ranks may go on by what they decided before.
         """
         since = self._first_of_repeated(index, loops)
+        while since > self._first and self._mine.sites[since - 1].chain in pending:
+            since -= 1
         by_right = {one.parting for i in range(self._first, since) for one in self.differences(i)}
         found: list[_BranchDifference] = []
         for each in range(since, index + 1):

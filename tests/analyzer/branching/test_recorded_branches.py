@@ -12,7 +12,7 @@ from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.own_rounds import Departure, departures
 from hanglab.analyzer.branching.partings import parting_of
 from hanglab.analyzer.branching.program_graph import NotFollowed, ProgramPlace
-from hanglab.analyzer.branching.recorded_decision import loops_around, statement_of
+from hanglab.analyzer.branching.recorded_decision import in_finally, loops_around, statement_of
 from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.branching.taken_branches import RecordedPair, RecordedRank
 from hanglab.recorder.agent.sources import functions_of
@@ -82,7 +82,8 @@ def test_what_is_named_is_where_one_rank_was_answered_otherwise(tmp_path: Path) 
                 called = parting.called and bool(parting.theirs.chain)
                 pair = RecordedPair(one, other, 0, parting.index, called)
                 at = pair.call_of_parting(loops_around(sources, chains))
-                found = pair.parting_before(at, lambda *_: False)
+                pending = in_finally(sources, chains)
+                found = pair.parting_before(at, lambda *_: False, pending=pending)
                 _, statement, _ = statement_of(sources, found.place)
             except NotFollowed as reason:
                 outcomes[str(reason).split(" (")[0]] += 1
@@ -205,3 +206,16 @@ class TestOwnRounds:
 
     def test_a_few_rounds_are_no_habit(self):
         assert self.departures("left out", at=0, rounds=1) == []
+
+
+def test_a_call_in_a_finally_block_may_be_made_on_the_way_to_a_return() -> None:
+    """In line 5 one rank returns, by way of the call of line 7; its peer goes on to line 8."""
+
+    def rank(odd: bool) -> RecordedRank:
+        branches = [taken(0, 5, layout.IF_TAKEN if odd else layout.IF_PASSED)]
+        branches.append(taken(20, 9, layout.LOOP_AGAIN) if odd else taken(20, 8, layout.ELEMENT))
+        return RecordedRank([call(7, 10), call(9 if odd else 8, 30)], BranchTrace(branches, True))
+
+    pair = RecordedPair(rank(True), rank(False), 0, 1, called=True)
+    with pytest.raises(NotFollowed, match="before several calls"):
+        pair.parting_before(1, lambda *_: False, pending={call(7, 0).chain})
