@@ -28,11 +28,13 @@ from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
 from hanglab.analyzer.wording import (
     Need,
+    break_off,
     name_line,
     name_needs,
     name_ranks,
     need_dump,
     need_later_dump,
+    need_whole_dump,
 )
 
 #: Evidence that tells why ranks that are all in one place do not go on.
@@ -65,6 +67,13 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         if graph.idle_s or graph.no_entries or graph.copied:
             return None
         why = "All operations that the dumps know of are finished and matched."
+        if graph.broken_off:
+            cut = sorted(graph.broken_off)
+            last = "finished its last operations" if len(cut) == 1 else "finished their last ones"
+            why += (
+                f" {break_off(cut).capitalize()}; the counters of groups before that tell that "
+                f"{name_ranks(cut)} {last} as all peers did."
+            )
     speed = speed_evidence(facts)
     facts.inputs.would_decide = speed.would_decide
     if speed.unseen:
@@ -279,10 +288,13 @@ def _needs(facts: CaseFacts) -> list[Need]:
     else:
         if graph.world_size_unknown:
             needs.append(Need(f"the dumps of any ranks after {max(graph.expected)}"))
+        if not needs and not graph.waits and graph.behind and not graph.lost_ends:
+            needs.append(Need("dumps of all ranks from one moment"))
         if not needs and not graph.waits and (graph.idle_s or graph.no_entries or graph.copied):
             needs += [Need("stacks of all ranks"), Need("a later dump of each rank")]
         if not needs:
             needs += [need_later_dump(rank) for rank in sorted(graph.progressing)]
+        needs += [need_whole_dump(rank) for rank in sorted(graph.broken_off)]
     return needs
 
 
@@ -374,6 +386,22 @@ def _unproved_health(facts: CaseFacts) -> str:
         return (
             f"{name_ranks(graph.empty).capitalize()} left {left} of nothing, so whether the "
             "job is sound cannot be told."
+        )
+    if graph.lost_ends and not facts.case:
+        cut = sorted(graph.lost_ends)
+        return (
+            f"Nothing that the dumps show is unfinished, but {break_off(cut)}: what "
+            f"{name_ranks(cut)} did last, and whether the job is sound, cannot be told."
+        )
+    if graph.behind and not facts.case:
+        less, asked = (
+            ("has done less than its peers", "it was dumped earlier, or is late")
+            if len(graph.behind) == 1
+            else ("have done less than their peers", "they were dumped earlier, or are late")
+        )
+        return (
+            f"Nothing that the dumps show is unfinished, but by them {name_ranks(graph.behind)} "
+            f"{less}: whether {asked}, cannot be told."
         )
     if graph.missing and not graph.incomplete and not facts.case:
         return (

@@ -32,6 +32,16 @@ def need_later_dump(rank: int) -> Need:
     return Need("a later dump of {}", "later dumps of {}", rank)
 
 
+def need_whole_dump(rank: int) -> Need:
+    return Need("a whole dump of {}", "whole dumps of {}", rank)
+
+
+def break_off(ranks: Sequence[int]) -> str:
+    """``the dump of rank 3 breaks off``, ``the dumps of ranks 3 and 5 break off``."""
+    dumps, verb = ("dump", "breaks") if len(set(ranks)) == 1 else ("dumps", "break")
+    return f"the {dumps} of {name_ranks(ranks)} {verb} off"
+
+
 def name_needs(needs: Iterable[Need]) -> list[str]:
     """``rank 5's dump``, ``the dumps of ranks 3 and 7-9``: each kind of evidence once, in order."""
     kinds: dict[Need, list[int]] = {}

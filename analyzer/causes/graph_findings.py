@@ -19,7 +19,7 @@ from hanglab.analyzer.causes.synchronization.missing_rank import missing_finding
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Evidence, Finding, Status
-from hanglab.analyzer.wording import name_needs, name_ranks
+from hanglab.analyzer.wording import break_off, name_needs, name_ranks
 
 
 def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
@@ -64,6 +64,8 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
         words = "everybody has entered it and nobody finished"
     else:
         words = "the dumps do not show what it waits for"
+    if graph.broken_off:
+        words += f"; {break_off(sorted(graph.broken_off))}"
     evidence = [
         Evidence(SOURCE, wait.call.rank, f"waits in {name_call(wait.call)}")
         for wait in graph.waits[:16]

@@ -20,6 +20,8 @@ def name_call(call: Call) -> str:
     group = _known_as(call.group)
     if call.seq is not None:
         return f"{call.op or 'an operation'} ({group}, number {call.seq})"
+    if not op_of(call.op).half:
+        return f"a batch of sends and receives ({group})"
     way = "to" if op_of(call.op).sends else "from"
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
     tag = f", tag {call.tag}" if call.tag else ""

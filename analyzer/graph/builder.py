@@ -16,7 +16,7 @@ from hanglab.analyzer.graph.new_channels import find_stray_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
 from hanglab.analyzer.graph.rings import RingReader
-from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
+from hanglab.analyzer.graph.roots import WaitRoots, end_is_lost, find_roots, may_hide, reaching
 from hanglab.analyzer.graph.single_calls import (
     added_calls,
     calls_on_wrong_group,
@@ -38,7 +38,7 @@ from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
-from hanglab.analyzer.wording import Need, need_dump, need_later_dump
+from hanglab.analyzer.wording import Need, need_dump, need_later_dump, need_whole_dump
 from hanglab.analyzer.worlds.thresholds import LONGEST_IDLE_NS
 
 
@@ -159,9 +159,12 @@ class _Builder:
                 for rank, summary in merged.ranks.items()
                 if rank not in waits.by_rank and summary.informative and not may_hide(summary)
             ),
+            broken_off=frozenset(r for r, summary in merged.ranks.items() if summary.truncated),
+            lost_ends=frozenset(r for r, one in merged.ranks.items() if end_is_lost(one)),
             idle_s=_idle_s(merged),
             no_entries=all(summary.last == ABSENT for summary in merged.ranks.values()),
             copied=_unrecorded_since_unknown(merged),
+            behind=tuple(sorted(set().union(*map(_members_behind, group_table.groups)))),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
             agreed=_agreed(group_table),
@@ -258,6 +261,8 @@ class _Builder:
             return need_later_dump(rank)
         if rank not in self._merged.ranks:
             return need_dump(rank)
+        if end_is_lost(self._merged.ranks[rank]):
+            return need_whole_dump(rank)
         return Need("{}'s stack", "the stacks of {}", rank)
 
 
@@ -292,9 +297,14 @@ def _lacks_somebody(group: ResolvedGroup) -> bool:
     if group.guessed and len(group.members) == 1:
         # Nobody communicates with himself alone.
         return True
-    if group.doubtful:
-        return False
-    return len({s.entered for s in group.progress.values() if s.entered is not None}) > 1
+    return bool(_members_behind(group))
+
+
+def _members_behind(group: ResolvedGroup) -> set[int]:
+    """Members that have entered fewer operations than others, as far as is known."""
+    known = {rank: s.entered for rank, s in group.progress.items() if s.entered is not None}
+    most = max(known.values(), default=0)
+    return set() if group.doubtful else {rank for rank, one in known.items() if one < most}
 
 
 def _agreed(group_table: GroupTable) -> dict[ProcessGroup, int]:

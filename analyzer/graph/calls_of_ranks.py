@@ -60,8 +60,11 @@ class CallsOfRanks:
         return self._on[key]
 
     def last(self, rank: int) -> Call | None:
+        """The rank's last call; None where its file breaks off, behind which there may be later."""
         summary = self._merged.ranks.get(rank)
-        return self.at(rank, summary.last) if summary is not None else None
+        if summary is None or summary.truncated:
+            return None
+        return self.at(rank, summary.last)
 
     def at(self, rank: int, index: int | None) -> Call | None:
         """The call of an entry of the rank's ring."""

@@ -61,6 +61,8 @@ class LeftOrder:
     new: bool = False
     #: It is the rank's own order, which no other one need have.
     own: bool = False
+    #: It alone keeps its own order: all others have left out the operation that it is in.
+    left_by_others: bool = False
     #: The two calls at which they part are of two groups.
     regrouped: bool = False
 

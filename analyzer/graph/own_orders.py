@@ -8,7 +8,7 @@ rounds do not have there, the others wait for what these have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
@@ -140,7 +140,8 @@ class OwnOrders:
             and len(broken) >= MOST_IN_ORDER
             and self._left_out(in_order[0], broken)
         ):
-            return self._departure(in_order[0], broken[0], Edit.ADDED)
+            found = self._departure(in_order[0], broken[0], Edit.ADDED)
+            return replace(found, left_by_others=True)
         return None
 
     def _left_out(self, rank: int, others: Sequence[int]) -> bool:

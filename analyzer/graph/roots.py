@@ -102,7 +102,7 @@ def _end_of(
 
 def may_hide(summary: RankSummary) -> bool:
     """True if a rank may have unfinished operations that its dump does not show."""
-    if summary.truncated and not _status_tells(summary):
+    if end_is_lost(summary):
         return True
     # Its status tells of an unfinished operation that no entry shows.
     # Sends and receives have numbers of their own, so the higher one may be the older.
@@ -111,13 +111,24 @@ def may_hide(summary: RankSummary) -> bool:
     )
 
 
+def end_is_lost(summary: RankSummary) -> bool:
+    """True if a rank's file breaks off, and nothing tells what it did behind that."""
+    return summary.truncated and not _status_tells(summary)
+
+
 def _status_tells(summary: RankSummary) -> bool:
-    """True if statuses show all operations that a file that breaks off may hide."""
+    """True if by its statuses nothing is unfinished but what a file that breaks off still shows."""
+    shown = {(pending.part, pending.seq) for pending in summary.pending}
     return (
         summary.has_status
         and not summary.gloo
         and all(done == queued for queued, done in summary.unassigned_status.values())
         and not any(part.p2p for part in summary.parts)
+        and all(
+            (number, seq) in shown
+            for number, part in enumerate(summary.parts)
+            for seq in part.unfinished
+        )
     )
 
 

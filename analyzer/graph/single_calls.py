@@ -156,6 +156,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         left_out=departure.edit is Edit.LEFT_OUT,
         added=departure.edit is Edit.ADDED,
         own=departure.own,
+        left_by_others=departure.left_by_others,
     )
 
 

@@ -135,6 +135,8 @@ class OrderDeparture:
     added: bool = False
     #: The order is that of its own rounds.
     own: bool = False
+    #: It alone keeps that; all others left out what it called.
+    left_by_others: bool = False
 
 
 @dataclass
@@ -206,6 +208,12 @@ class WaitForGraph:
     #: Seconds for which no rank had done anything when its dump was written, where that is longer
     #: than jobs pause; 0 where some rank had, or nothing tells.
     idle_s: float = 0.0
+    #: Ranks that have entered fewer operations of a group than others of its members.
+    behind: tuple[int, ...] = ()
+    #: Ranks whose files break off.
+    broken_off: frozenset[int] = frozenset()
+    #: Those of them of which nothing tells what they did behind that.
+    lost_ends: frozenset[int] = frozenset()
     #: No dump has an entry, so nothing tells when any rank did its last operation.
     no_entries: bool = False
     #: All files are copies that lost their times, so nothing tells how long after that they were

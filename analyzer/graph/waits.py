@@ -211,7 +211,7 @@ def find_waits(
         elif waiting.seq is None:
             matcher.complete(waiting)
         else:
-            _complete_collective(waiting)
+            _complete_collective(waiting, merged)
             waiting.explained = waiting.seq >= divergent.get(key[0], waiting.seq + 1)
     _explain_mismatches(mismatches, waits)
     for waiting in waits.operations.values():
@@ -279,13 +279,13 @@ def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperat
                 # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
                 posted = (place, seq) in waits.posted.get(rank, ())
-                if posted or (known is not None and rank in known.waiters):
+                if posted or merged.ranks[rank].truncated or (known and rank in known.waiters):
                     continue
                 op = known.op if known is not None else ""
                 enter(rank, place, Pending(ABSENT, UNORDERED, ABSENT, seq, op))
 
 
-def _complete_collective(waiting: OpenOperation) -> None:
+def _complete_collective(waiting: OpenOperation, merged: MergedSummaries) -> None:
     seq = waiting.seq
     assert seq is not None
     for rank in waiting.group.members:
@@ -299,7 +299,8 @@ def _complete_collective(waiting: OpenOperation) -> None:
             waiting.absent.append(rank)
         elif progress.finished(seq):
             waiting.finished.append(rank)
-        elif seq not in progress.unfinished:
+        elif seq not in progress.unfinished or merged.ranks[rank].truncated:
+            # What a file that breaks off called under that number, a status does not tell.
             waiting.unknown.append(rank)
     if waiting.finished and waiting.absent and not op_of(waiting.op).rooted:
         # Nobody finishes what another has not entered: this account is not to be trusted.

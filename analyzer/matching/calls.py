@@ -79,6 +79,9 @@ class Divergence:
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False
+    #: True where the deviating ranks' calls are what comes there in each round that the group kept
+    #: before, and their peers' operations continue that order with some removed.
+    peers_skipped: bool = False
     #: True where the steps of the job in which the calls were made tell ``skipped``.
     told_by_steps: bool = False
     #: Steps in which a deviating rank, and a peer later on, made the call that is new to both.

@@ -208,17 +208,30 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
     if conforming is not None:
-        others = [side for side in sides if side is not conforming]
-        deviating = tuple(sorted(rank for side in others for rank in side.ranks))
+        deviating = tuple(sorted(r for side in sides if side is not conforming for r in side.ranks))
     base = conforming or sides[0]
     other = next(side for side in sides if side is not base)
     kind = _kind(sequences, seq, base, other)
-    skipped = bool(deviating) and all(
-        _skips(sequences, seq, base.ranks[0], side, kind)
-        or _lies_behind(sequences, seq, base, side)
-        for side in sides
-        if side is not base
+    others = [side for side in sides if side is not base]
+    in_order = not _goes_on(sequences, seq, base) and all(
+        _goes_on(sequences, seq, side) for side in others
     )
+    skipped = (
+        bool(deviating)
+        and not in_order
+        and all(
+            _skips(sequences, seq, base.ranks[0], side, kind)
+            or _lies_behind(sequences, seq, base, side)
+            for side in others
+        )
+    )
+    peers_skipped = (
+        bool(deviating)
+        and in_order
+        and all(_skips(sequences, seq, side.ranks[0], base, kind) for side in others)
+    )
+    if peers_skipped and kind in ARGUMENT_DIFFERENCES:
+        kind = Difference.OPERATION
     return Divergence(
         group=sequences.group.group,
         seq=seq,
@@ -227,6 +240,7 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         deviating=deviating,
         candidates=() if deviating else tuple(ranks),
         skipped=skipped,
+        peers_skipped=peers_skipped,
         finished=all(
             progress.finished(seq)
             for rank in ranks
@@ -346,6 +360,13 @@ def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bo
     return same_function and 0 < here.line - there.line <= LONGEST_FUNCTION
 
 
+def _goes_on(sequences: Sequences, seq: int, side: _Side) -> bool:
+    """True if a side calls what comes next in the pattern that the group kept until then."""
+    expected = continuation(sequences.signatures(side.ranks[0], None, seq), 1)
+    now = sequences.signature(side.code)
+    return bool(expected) and now is not None and alike(expected[0], now)
+
+
 def _site(sequences: Sequences, code: int) -> int:
     return int(sequences.table[code][SITE])
 
@@ -388,10 +409,11 @@ def _shifted(sequences: Sequences, lookup: CallLookup, before: int | None) -> Di
             low, mine, others = _overlap(a, b)
             size = len(mine) if before is None else max(0, min(len(mine), before - low))
             place = _first_break(sequences.table, mine[:size], others[:size])
-            if place is None or (best is not None and low + place >= best[0]):
+            if place is None or (best is not None and low + place > best[0]):
                 continue
             shift = _shift_of(sequences.table, a, b, low + place)
-            if shift:
+            # In rounds who is ahead by one is behind by all the others of a round.
+            if shift and (best is None or (low + place, shift) < (best[0], best[3])):
                 best = (low + place, a, b, shift)
     if best is None:
         return None
@@ -506,6 +528,7 @@ def _judge_shift(
     deviating: tuple[int, ...] = ()
     if conforming is not None:
         deviating = tuple(leaders if conforming is followers else followers)
+    kept = continuation(sequences.signatures(followers[0], None, seq), 1)
     ranks = sorted(leaders + followers)
     calls = calls_under(sequences, lookup, seq, ranks, deviating)
     first, last = calls.get(leaders[0]), calls.get(followers[0])
@@ -519,6 +542,8 @@ def _judge_shift(
         deviating=deviating,
         candidates=() if deviating else tuple(ranks),
         skipped=bool(deviating) and deviating == tuple(leaders),
+        peers_skipped=deviating == tuple(followers)
+        and kept == [sequences.signature(sequences.code(followers[0], seq))],
         finished=True,
         unknown_calls=missing_votes.unknown_calls,
         unlisted=missing_votes.unlisted > 0,

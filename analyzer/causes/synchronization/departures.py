@@ -99,6 +99,11 @@ def _summary(departure: OrderDeparture) -> str:
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
             "one of them left a call out, or has one too many, and nothing tells which."
         )
+    if departure.left_by_others:
+        return (
+            f"{who} called {mine}, as in each of its rounds before; all others left that out, and "
+            f"rank {_peer(departure)} waits in {theirs}."
+        )
     if departure.own:
         return (
             f"{who} called {mine}, which {_unlike(departure)}; all others wait where they stand in "

@@ -20,6 +20,7 @@ from hanglab.analyzer.wording import (
     name_ranks,
     need_dump,
     need_later_dump,
+    need_whole_dump,
 )
 
 
@@ -71,7 +72,7 @@ def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> Nee
         return need_later_dump(rank)
     if rank not in graph.ranks:
         return need_dump(rank)
-    return Need("a whole dump of {}", "whole dumps of {}", rank)
+    return need_whole_dump(rank)
 
 
 def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
@@ -217,10 +218,16 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
             f"them: {who} called {name_call(mine)} before {name_call(peer)}, which its peers did "
             "the other way round."
         )
+    if divergence.peers_skipped:
+        return (
+            f"{who.capitalize()} called {name_call(mine)}{line_of(mine)}, as in each round before; "
+            f"{name_ranks([rank for rank in divergence.calls if rank not in culprits])}, who are "
+            f"more, left it out and went on to {peer.op}{line_of(peer)}."
+        )
     if divergence.skipped and mine.op == peer.op:
         return (
-            f"{who.capitalize()} left out its peers' {name_call(peer)} and went on to the next "
-            f"{mine.op}."
+            f"{who.capitalize()} left out {'its' if len(culprits) == 1 else 'their'} peers' "
+            f"{name_call(peer)} and went on to the next {mine.op}."
         )
     if divergence.skipped:
         return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."

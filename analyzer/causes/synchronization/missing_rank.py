@@ -9,7 +9,7 @@ from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import break_off, name_ranks
 
 
 def missing_findings(graph: WaitForGraph) -> list[Finding]:
@@ -36,7 +36,8 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     sink, *others = sinks
     call = sink.awaited
     pair = sink.untold or (call.seq is not None and len(call.group.members) == 2)
-    if others or not (pair and sink.outside and len(waiting) == 1):
+    cut = sink.rank in graph.broken_off  # What it did before would tell.
+    if others or cut or not (pair and sink.outside and len(waiting) == 1):
         return []
     culprits = sorted({sink.rank, *waiting})
     (waiter,) = waiting
@@ -149,6 +150,12 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             "Everybody has issued what the others wait in. Of all that is open nothing would be, "
             f"had not the device of {name_ranks(concluded)} stopped, and no other device explains "
             "all of it."
+        )
+    cut = sorted(graph.broken_off.intersection(outside))
+    if cut:
+        words.append(
+            f"{break_off(cut).capitalize()}; that nothing is unfinished is told by the counters of "
+            "groups, which stand before that."
         )
     if graph.open:
         words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")

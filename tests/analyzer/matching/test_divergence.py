@@ -55,6 +55,30 @@ def test_a_skip_is_told_by_the_pattern_of_the_steps() -> None:
     assert finding.location is not None and finding.location.line == 11
 
 
+@pytest.mark.parametrize("frames", [True, False])
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_who_alone_goes_on_as_in_each_round_before_left_nothing_out(
+    left_out: int, frames: bool
+) -> None:
+    """The minority is wrong, and what the others left out is not told of it."""
+    rest = [*STEP[:left_out], *STEP[left_out + 1 :]]
+    most = rows([*STEP, *STEP, *rest, *STEP[:2]], frames=frames)
+    alone = rows([*STEP, *STEP, *STEP[: left_out + 1]], frames=frames)
+    (finding,) = synchronization_findings(graph_of(most, alone, most))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+    assert "as in each round before; ranks 0 and 2, who are more, left it out" in finding.summary
+
+
+@pytest.mark.parametrize("wrong", range(4))
+def test_who_is_ahead_by_one_in_rounds_of_equal_calls_left_one_out(wrong: int) -> None:
+    """It is behind by all the others of a round as well, and its peers ahead by these."""
+    step: Step = [("all_reduce", 8, line) for line in range(10, 15)]
+    ranks = [rows(list(step) * 6) for _ in range(4)]
+    ranks[wrong] = rows([*step * 3, *step[1:], *step * 2])
+    (finding,) = synchronization_findings(graph_of(*ranks))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [wrong])
+
+
 def test_between_two_ranks_the_pattern_decides() -> None:
     good, bad = rows([*STEP, *STEP, STEP[0]]), rows([*STEP, *STEP, STEP[1]])
     for ranks, culprit in (((good, bad), 1), ((bad, good), 0)):

@@ -126,6 +126,7 @@ def test_a_collective_that_one_rank_alone_does_not_leave_out(alone: int) -> None
     ranks[alone] = stage(alone, size) * 4
     (found,) = findings(ranks)
     assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [alone])
+    assert "all others left that out" in found.summary
 
 
 def test_who_has_not_repeated_itself_is_not_accused_of_a_new_call() -> None:
