@@ -316,23 +316,26 @@ def _stalled(facts: CaseFacts) -> str:
             f"Rank {first.rank}'s {name_call(first)} has its other half and does not finish; what "
             "either of them is queued behind, the network, or a device cannot be told apart."
         )
+    members = set(first.group.members)
+    inside = name_ranks(sorted(members)).capitalize()
     if any(view.failed for view in facts.ranks.values()):
-        members = set(first.group.members)
-        who = (
-            "All ranks" if members >= set(facts.ranks) else name_ranks(sorted(members)).capitalize()
-        )
+        who = "All ranks" if members >= set(facts.ranks) else inside
         return (
             f"{who} were inside the same {op} when the job failed, and nothing that was left "
             "tells why."
         )
-    if not facts.case and (graph.world_size_unknown or graph.missing):
-        return (
-            f"All who left a dump are inside the same {op} and nothing finishes; whether ranks "
-            "that left none are what it waits for cannot be told."
-        )
+    unseen = not facts.case and (graph.world_size_unknown or bool(graph.missing))
+    if members >= set(graph.ranks):
+        all_ = "All who left a dump are" if unseen else "Everybody is"
+        words = f"{all_} inside the same {op} and nothing finishes"
+    else:
+        verb = "is" if len(members) == 1 else "are"
+        words = f"{inside} {verb} inside {name_call(first)}, and nobody finishes it"
+    if unseen:
+        return f"{words}; whether ranks that left no dump are what it waits for cannot be told."
     return (
-        f"Everybody is inside the same {op} and nothing finishes; whether the network, "
-        "a device or an argument that was not recorded is at fault cannot be told."
+        f"{words}; whether the network, a device or an argument that was not recorded is at fault "
+        "cannot be told."
     )
 
 

@@ -54,6 +54,8 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
         if facts.case:
             finding = _sharpen(facts, finding)
+        elif cause is Cause.SIZE_MISMATCH:
+            finding = as_call_out_of_turn(facts, finding)
         yield Proposal(finding=finding, alternatives=alternatives(cause, finding))
     if facts.case:
         yield from _decided_by_loops(facts)

@@ -39,10 +39,11 @@ def _token(call: Call) -> tuple[str, tuple[tuple[int, ...], ...]]:
 
 def _earlier(facts: CaseFacts, call: Call) -> list[Call]:
     """Collectives that the same rank entered in the group before, as far as its buffer goes."""
-    dump = facts.dumps.get(call.rank)
-    if dump is None or dump.entries is None or call.seq is None:
+    lookup = facts.graph.lookup
+    entries = lookup.entries(call.rank) if lookup is not None else None
+    if entries is None or call.seq is None:
         return []
-    entries, group = dump.entries, call.group
+    group = call.group
     of_group = entries.in_group(group.name) & ~entries.is_p2p & (entries.seq < call.seq)
     return [
         Call(

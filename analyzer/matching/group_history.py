@@ -76,7 +76,8 @@ def left_out(
     """Number of operations that ``mine`` left out of ``peers`` before its first one.
 
     None unless ``mine`` is what ``peers`` do, in their order, with some removed,
-    the first of all among them.  ``peers`` may end sooner than ``mine``.
+    the first of all among them.  What it put behind its first one it has not left out.  ``peers``
+    may end sooner than ``mine``.
     """
     if not mine or not peers or same(mine[0], peers[0]):
         return None
@@ -91,5 +92,8 @@ def left_out(
             return None
         if removed is None:
             removed = found
+            behind = mine[1 : found + 1]
+            if found and all(any(same(one, other) for other in behind) for one in peers[:found]):
+                return None
         place += found + 1
     return removed

@@ -129,11 +129,10 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         for sink in going
     ]
     if outside:
-        awaited = next(sink for sink in sinks if sink.rank in outside).awaited
         words.append(
             f"{name_ranks(outside).capitalize()} "
             f"{'has' if len(outside) == 1 else 'have'} nothing unfinished and never entered "
-            f"{name_call(awaited)}, which the others wait in."
+            f"{_awaited(sinks, outside)}."
         )
     if stopped:
         words.append(
@@ -178,6 +177,19 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,
     )
+
+
+def _awaited(sinks: list[Sink], outside: list[int]) -> str:
+    """What ranks outside have yet to enter; whose is whose, where they are several operations."""
+    by_name: dict[str, list[int]] = {}
+    for sink in sinks:
+        if sink.rank in outside:
+            by_name.setdefault(name_call(sink.awaited), []).append(sink.rank)
+    if len(by_name) == 1:
+        return f"{next(iter(by_name))}, which the others wait in"
+    shown = [f"{name_ranks(ranks)} {name}" for name, ranks in list(by_name.items())[:3]]
+    more = f" and {len(by_name) - 3} more" if len(by_name) > 3 else ""
+    return f"what the others wait in: {', '.join(shown)}{more}"
 
 
 def _evidence(sink: Sink) -> Evidence:

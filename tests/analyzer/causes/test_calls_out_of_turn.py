@@ -11,6 +11,7 @@ from views import ended, job, raised, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.flight_recorder.columns import Arguments
+from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.verdict import Cause, Verdict
 
@@ -45,6 +46,7 @@ def verdict_on(
             rows = [Row("all_reduce", n, inputs=[one]) for n, one in enumerate(done, 1)]
             rows.append(Row("all_reduce", seq, inputs=[size], done=False))
             facts.dumps[rank] = columns(rank, rows, members={"0": range(3)}, backend="gloo")
+    facts.graph.lookup = CallLookup(DumpsInMemory(facts.dumps))
     facts.graph.last_calls.update(calls)
     facts.graph.divergences = [Divergence(group, seq, Difference.SIZE, calls, (1,), ())]
     return conclude(facts)

@@ -69,6 +69,17 @@ def test_who_alone_goes_on_as_in_each_round_before_left_nothing_out(
     assert "as in each round before; ranks 0 and 2, who are more, left it out" in finding.summary
 
 
+def test_who_makes_two_calls_in_the_other_order_left_none_out() -> None:
+    """A step later they come in that order again, which is no step left out."""
+    step: Step = [("all_gather", size, 10) for size in (4, 6, 9, 12)]
+    good = rows([*step * 3, *step])
+    swapped = rows([*step * 3, step[1], step[0], *step[2:]])
+    for row in (*good, *swapped):
+        object.__setattr__(row, "done", row.seq <= 12)
+    (finding,) = synchronization_findings(graph_of(good, good, swapped))
+    assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [2])
+
+
 @pytest.mark.parametrize("wrong", range(4))
 def test_who_is_ahead_by_one_in_rounds_of_equal_calls_left_one_out(wrong: int) -> None:
     """It is behind by all the others of a round as well, and its peers ahead by these."""

@@ -340,6 +340,24 @@ def test_what_the_abort_freed_did_not_finish() -> None:
     assert finding.culprits == [0, 1]
 
 
+def test_ranks_outside_of_several_groups_are_each_told_with_its_own_operation() -> None:
+    members = {"0": range(6), "1": (0, 1, 2), "2": (3, 4, 5)}
+    dumps = []
+    for rank in range(6):
+        group, count = ("1", 3) if rank < 3 else ("2", 5)
+        rows = [Row("all_reduce", 1), *(Row("all_reduce", n, group) for n in range(1, count))]
+        if rank not in (2, 5):
+            rows.append(open_("all_reduce", count, group))
+        mine = {name: ranks for name, ranks in members.items() if rank in ranks}
+        dumps.append(columns(rank, rows, members=mine, descriptions={"1": "one", "2": "two"}))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert finding.culprits == [2, 5]
+    assert finding.summary.endswith(
+        "never entered what the others wait in: rank 2 all_reduce (one, number 3), "
+        "rank 5 all_reduce (two, number 5)."
+    )
+
+
 def test_a_cut_file_accuses_nobody() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]

@@ -160,6 +160,35 @@ def test_a_cut_dump_without_counters_is_asked_for_whole(tmp_path: Path) -> None:
     assert verdict.inputs.would_decide == ["a whole dump of rank 2"]
 
 
+def test_two_calls_of_other_sizes_in_the_other_order_are_told_so_in_dumps_alone(
+    tmp_path: Path,
+) -> None:
+    sizes = (4, 6, 9, 12)
+    for rank in range(3):
+        last = (6, 4, 9, 12) if rank == 2 else sizes
+        calls = [("all_gather", size, 10) for size in (*sizes * 3, *last)]
+        made = dump_object(rows(calls, 12), members=world(3))
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    verdict = analyze(tmp_path)
+    assert (verdict.cause, verdict.culprits) == (Cause.COLLECTIVE_MISMATCH, [2])
+    assert "another call of its round" in verdict.summary
+
+
+def test_who_is_inside_an_operation_that_nobody_finishes_is_told(tmp_path: Path) -> None:
+    """The others wait for them in operations of their own."""
+    members = {"0": range(4), "1": (0, 1), "2": (2, 3)}
+    for rank in range(4):
+        group = "1" if rank < 2 else "2"
+        calls = [Row("all_reduce", 1), Row("all_reduce", 1, group, done=group == "2")]
+        calls.append(Row("all_reduce", 2, done=False))
+        mine = {name: ranks for name, ranks in members.items() if rank in ranks}
+        made = dump_object(calls, members=mine, descriptions={"1": "a", "2": "b"})
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert verdict.summary.startswith("Ranks 0 and 1 are inside all_reduce (a, number 1), and ")
+
+
 @pytest.mark.parametrize("behind", [[1], [0, 1, 2]])
 def test_dumps_of_different_moments_ask_for_those_of_one(tmp_path: Path, behind: list[int]) -> None:
     """Nothing is open in any of them, so nobody is seen to wait."""
