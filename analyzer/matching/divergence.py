@@ -12,7 +12,12 @@ from hanglab.analyzer.flight_recorder.columns import Int32, Int64
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
-from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
+from hanglab.analyzer.matching.group_history import (
+    continuation,
+    left_out,
+    next_in_rounds,
+    period_of,
+)
 from hanglab.analyzer.matching.later_votes import later_votes
 from hanglab.analyzer.matching.line_votes import side_at_common_line
 from hanglab.analyzer.matching.merging import SignatureHistory
@@ -361,10 +366,10 @@ def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bo
 
 
 def _goes_on(sequences: Sequences, seq: int, side: _Side) -> bool:
-    """True if a side calls what comes next in the pattern that the group kept until then."""
-    expected = continuation(sequences.signatures(side.ranks[0], None, seq), 1)
+    """True if a side calls what comes next in the rounds that the group kept until then."""
     now = sequences.signature(side.code)
-    return bool(expected) and now is not None and alike(expected[0], now)
+    due = next_in_rounds(sequences.signatures(side.ranks[0], None, seq))
+    return now is not None and due is not None and alike(due, now)
 
 
 def _site(sequences: Sequences, code: int) -> int:
@@ -528,7 +533,7 @@ def _judge_shift(
     deviating: tuple[int, ...] = ()
     if conforming is not None:
         deviating = tuple(leaders if conforming is followers else followers)
-    kept = continuation(sequences.signatures(followers[0], None, seq), 1)
+    due = next_in_rounds(sequences.signatures(followers[0], None, seq))
     ranks = sorted(leaders + followers)
     calls = calls_under(sequences, lookup, seq, ranks, deviating)
     first, last = calls.get(leaders[0]), calls.get(followers[0])
@@ -543,7 +548,8 @@ def _judge_shift(
         candidates=() if deviating else tuple(ranks),
         skipped=bool(deviating) and deviating == tuple(leaders),
         peers_skipped=deviating == tuple(followers)
-        and kept == [sequences.signature(sequences.code(followers[0], seq))],
+        and due is not None
+        and due == sequences.signature(sequences.code(followers[0], seq)),
         finished=True,
         unknown_calls=missing_votes.unknown_calls,
         unlisted=missing_votes.unlisted > 0,

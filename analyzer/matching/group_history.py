@@ -66,6 +66,14 @@ def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
     return [pattern[i % period] for i in range(count)]
 
 
+def next_in_rounds(history: Sequence[_Call]) -> _Call | None:
+    """The next operation if most of ``history`` is rounds: a few that repeat in one are none."""
+    period = period_of(history)
+    if period is None or 2 * repeats_since(history, period) > len(history):
+        return None
+    return history[-period]
+
+
 def left_out(
     mine: Sequence[_Call],
     peers: Sequence[_Call],

@@ -180,7 +180,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
 
 
 def _awaited(sinks: list[Sink], outside: list[int]) -> str:
-    """What ranks outside have yet to enter; whose is whose, where they are several operations."""
+    """Operation that ranks outside have yet to enter; whose is whose, where there are several."""
     by_name: dict[str, list[int]] = {}
     for sink in sinks:
         if sink.rank in outside:

@@ -69,6 +69,17 @@ def test_who_alone_goes_on_as_in_each_round_before_left_nothing_out(
     assert "as in each round before; ranks 0 and 2, who are more, left it out" in finding.summary
 
 
+def test_what_repeats_itself_within_a_round_is_no_round_that_peers_left() -> None:
+    """A validation of three batches, and of a fourth on one rank, after the first steps."""
+    steps: Step = [("all_reduce", size, 10) for size in (8, 4)] * 5
+    batches: Step = [("all_reduce", 1, 20)] * 3
+    most = rows([*steps, *batches, steps[0]])
+    more = rows([*steps, *batches, batches[0]])
+    (finding,) = synchronization_findings(graph_of(more, most, most))
+    assert finding.culprits == [0]
+    assert "left it out" not in finding.summary
+
+
 def test_who_makes_two_calls_in_the_other_order_left_none_out() -> None:
     """A step later they come in that order again, which is no step left out."""
     step: Step = [("all_gather", size, 10) for size in (4, 6, 9, 12)]

@@ -41,6 +41,19 @@ def test_in_rounds_of_two_the_last_again_is_the_next_but_one() -> None:
     assert predict_edit(first, second, parting) is None
 
 
+@pytest.mark.parametrize(("times", "edit"), [(1, Edit.LEFT_OUT), (2, None), (4, None)])
+@pytest.mark.parametrize("mine", ["r", "rs"])
+def test_one_more_of_a_loop_within_the_round_may_be_too_many(
+    times: int, edit: Edit | None, mine: str
+) -> None:
+    """A stage that receives and sends for each microbatch, and then reduces."""
+    first = [*("rs" * times + "a") * 3, *"rs" * times, *mine]
+    second = [*("rs" * times + "a") * 4]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is edit
+
+
 def test_without_rounds_nothing_is_predicted() -> None:
     first, second = [*"abcd", "f"], [*"abcd", "e", "f"]
     parting = find_first_parting(first, second)

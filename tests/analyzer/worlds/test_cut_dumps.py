@@ -1,4 +1,4 @@
-"""What a dump that breaks off lacks is unknown, and a verdict says that it is."""
+"""A dump that breaks off: its rank's later calls are unknown, and a verdict says that it is cut."""
 
 from __future__ import annotations
 
