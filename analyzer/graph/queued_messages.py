@@ -24,6 +24,9 @@ def hold_up_queued_messages(waits: OpenOperations) -> None:
             if half is None or half.started:
                 continue
             if any(
-                older.order < half.order and not older.overtaken for older, _ in waits.by_rank[peer]
+                older.order < half.order
+                # What went by was another stream, and not that of the two.
+                and (not older.overtaken or (other.peer == rank and other.group is waiting.group))
+                for older, other in waits.by_rank[peer]
             ):
                 waiting.behind = [peer]

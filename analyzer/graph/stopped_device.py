@@ -43,6 +43,8 @@ def find_stopped_device(
     """The device that alone explains all that is open; None unless there is one such."""
     if any(w.explained or w.any_source for w in waits.operations.values()):
         return None
+    if any(_crosses_in_stream(waiting, waits) for waiting in waits.operations.values()):
+        return None
     launches = open_launches(merged, waits)
     by_rank: dict[int, list[Launch]] = {}
     for launch in launches.values():
@@ -61,6 +63,20 @@ def find_stopped_device(
     if len(found) != 1 or meets_another_message(found[0], waits, lookup):
         return None
     return StoppedDevice(found[0], by_rank.get(found[0], [])[0].started is False)
+
+
+def _crosses_in_stream(waiting: OpenOperation, waits: OpenOperations) -> bool:
+    """True if a message and one of its peer's are each in front of the other's half.
+
+    The two share a stream, in which these wait for each other, whatever their devices do.
+    """
+    (rank, *_), peer = waiting.waiters, waiting.peer
+    if waiting.seq is not None or peer is None or waiting.behind != [peer]:
+        return False
+    return any(
+        other.group is waiting.group and other.peer == rank and other.behind == [rank]
+        for _, other in waits.by_rank.get(peer, [])
+    )
 
 
 def meets_another_message(rank: int, waits: OpenOperations, lookup: CallLookup) -> bool:
