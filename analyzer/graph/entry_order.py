@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, starmap
 
@@ -114,86 +113,6 @@ def message_crossed(waits: OpenOperations, lookup: CallLookup) -> dict[int, Open
     return None
 
 
-def odd_place(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
-    """The one of two that enters the collective after another count of messages than all.
-
-    None unless all members have come to the one before it after equally many.
-    """
-    message, other = crossed.values()
-    members = other.group.members
-    if other.seq is None or len(members) > COMPARED_MEMBERS:
-        return None
-    lookup.prefetch(members)
-    counts = {rank: _all_messages_before(rank, message, other, lookup) for rank in members}
-    earlier = {count.get(other.seq - 1) for count in counts.values()}
-    if len(earlier) != 1 or earlier <= {None, 0}:
-        return None
-    now = Counter(count.get(other.seq) for count in counts.values())
-    odd = [rank for rank in crossed if now[counts[rank].get(other.seq)] == 1]
-    return odd[0] if len(odd) == 1 and len(now) == 2 and len(members) > 2 else None
-
-
-def odd_end(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
-    """The one of two that is an end of all channels whose counts differ at the collective.
-
-    A program sends as often before a collective of both as the other side receives; where some
-    channel between two others keeps to that, messages of this program do not cross collectives.
-    """
-    message, other = crossed.values()
-    members = message.group.members
-    if len(members) > COMPARED_MEMBERS or not set(members) <= set(other.group.members):
-        return None
-    lookup.prefetch(members)
-    counts = [_messages_by_peer(rank, message, other, lookup) for rank in members]
-    uneven: list[set[int]] = []
-    even = 0
-    for sender, sent in enumerate(counts):
-        for receiver, taken in enumerate(counts):
-            if sent is None or taken is None:
-                return None
-            pair = sent[True, receiver], taken[False, sender]
-            if pair[0] != pair[1]:
-                uneven.append({members[sender], members[receiver]})
-            even += pair[0] == pair[1] != 0
-    common = set.intersection(*uneven) if len(uneven) > 1 and even else set()
-    return common.pop() if len(common) == 1 and common <= crossed.keys() else None
-
-
-def _messages_by_peer(
-    rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
-) -> Counter[tuple[bool, int]] | None:
-    """Sends and receives of the one group before the other's collective, by peer in the group.
-
-    None where the ring has lost its beginning, or the rank has not come there.
-    """
-    entries = lookup.entries(rank)
-    if entries is None or other.seq is None or int(entries.record_id[0]) != 0:
-        return None
-    end = lookup.index_of(rank, other.group.group.name, other.seq)
-    if end == ABSENT:
-        return None
-    mine = (entries.in_group(message.group.group.name) & entries.is_p2p)[:end]
-    found: Counter[tuple[bool, int]] = Counter()
-    for row in np.flatnonzero(mine).tolist():
-        operation = entries.operation_at(row)
-        if operation.spec.half:
-            found[operation.spec.sends, operation.peer] += 1
-    return found
-
-
-def _all_messages_before(
-    rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
-) -> dict[int, int]:
-    """Count of messages of the other group before each number of a collective."""
-    entries = lookup.entries(rank)
-    if entries is None or int(entries.record_id[0]) != 0:
-        return {}
-    of = [entries.in_group(one.group.group.name) for one in (message, other)]
-    messages, rows = np.flatnonzero(of[0] & entries.is_p2p), np.flatnonzero(of[1] & ~entries.is_p2p)
-    counts = np.searchsorted(messages, rows)
-    return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
-
-
 def _messages_before(
     rank: int, waiter: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
 ) -> dict[int, int]:
@@ -207,37 +126,6 @@ def _messages_before(
     rows = np.flatnonzero(mine & (entries.seq != other.seq))
     counts = np.searchsorted(messages, rows)
     return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
-
-
-def outvoted(cycle: WaitCycle, lookup: CallLookup) -> tuple[int, ...]:
-    """The fewer of those in both groups of a ring of two, by the order in which they entered."""
-    if len(cycle.places) != 2:
-        return ()
-    first, second = cycle.places.values()
-    common = sorted(set(first.group.members) & set(second.group.members))
-    if len(common) > COMPARED_MEMBERS:
-        return ()
-    lookup.prefetch(common)
-    votes: tuple[list[int], list[int]] = ([], [])
-    for rank in common:
-        one, other = (_index(rank, operation, lookup) for operation in (first, second))
-        if one is None or other is None or one == other:
-            continue
-        before = other == ABSENT or ABSENT != one < other
-        votes[0 if before else 1].append(rank)
-    fewer = min(votes, key=len)
-    return tuple(fewer) if fewer and len(fewer) < max(map(len, votes)) else ()
-
-
-def _index(rank: int, operation: OpenOperation, lookup: CallLookup) -> int | None:
-    """Index of the rank's entry; ABSENT if it has not come yet, None if nothing tells."""
-    progress = operation.group.progress.get(rank)
-    assert operation.seq is not None
-    entered = progress.has_entered(operation.seq) if progress is not None else None
-    if not entered:
-        return None if entered is None else ABSENT
-    index = lookup.index_of(rank, operation.group.group.name, operation.seq)
-    return None if index == ABSENT else index
 
 
 #: Name of a group, and the number of a collective of it.

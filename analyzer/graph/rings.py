@@ -12,7 +12,6 @@ from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
     is_of_streams,
-    outvoted,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
@@ -173,7 +172,7 @@ class RingReader:
         ranks = tuple(cycle.places)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
         # With messages in a ring, whoever could free all has only what the others lack.
-        deviating = () if any(p2p) else self._out_of_order(cycle, full)
+        deviating = () if any(p2p) else self._out_of_order(cycle)
         wrong_group = None
         if full and not any(p2p):
             indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
@@ -217,13 +216,10 @@ class RingReader:
                     queued = bool(cycle.places[rank].behind)
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], queued=queued))
 
-    def _out_of_order(self, cycle: WaitCycle, full: bool) -> tuple[int, ...]:
+    def _out_of_order(self, cycle: WaitCycle) -> tuple[int, ...]:
         """Ranks of a ring of collectives that alone keep another order than the rest."""
         if len(cycle.keys) == 1:
             return cycle.keys
-        fewer = outvoted(cycle, self._lookup) if full else ()
-        if fewer:
-            return fewer
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
         return (rank_ahead,) if rank_ahead is not None else ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import LeftOrder
-from hanglab.analyzer.graph.entry_order import message_crossed, odd_end, odd_place
+from hanglab.analyzer.graph.entry_order import message_crossed
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.unanswered_messages import find_unanswered_message
@@ -36,15 +36,11 @@ def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
         shown.call(rank, waiting.waiters[rank], waiting.group.group, full=True)
         for rank, waiting in crossed.items()
     ]
-    odd = odd_place(crossed, shown.lookup)
-    if odd is None:
-        odd = odd_end(crossed, shown.lookup)
     return [
         Cycle(
             tuple(crossed),
             tuple(calls),
             p2p=False,
-            deviating=(odd,) if odd is not None else (),
             candidates=tuple(sorted(crossed)),
             streams=True,
         )
