@@ -70,12 +70,19 @@ def _crosses_in_stream(waiting: OpenOperation, waits: OpenOperations) -> bool:
 
     The two share a stream, in which these wait for each other, whatever their devices do.
     """
-    (rank, *_), peer = waiting.waiters, waiting.peer
+    (rank, pending), *_ = waiting.waiters.items()
+    peer = waiting.peer
     if waiting.seq is not None or peer is None or waiting.behind != [peer]:
         return False
-    return any(
-        other.group is waiting.group and other.peer == rank and other.behind == [rank]
-        for _, other in waits.by_rank.get(peer, [])
+    half = other_half(rank, pending, waiting, waits)
+    return half is not None and any(
+        other.group is waiting.group
+        and other.peer == rank
+        and other.behind == [rank]
+        and theirs.order < half.order
+        and (back := other_half(peer, theirs, other, waits)) is not None
+        and pending.order < back.order
+        for theirs, other in waits.by_rank.get(peer, [])
     )
 
 
