@@ -35,7 +35,7 @@ def predict_edit(mine: Sequence[Token], theirs: Sequence[Token], parting: Partin
         if not again and _begins(expected[1:], here[1:]):
             return None  # It may as well stand for the one that is expected there.
         return Edit.ADDED if left_out is None or left_out > 1 else None
-    if left_out is None or _repeats_once_more(mine, at):
+    if left_out is None or _repeats_once_more(mine, at, expected):
         return None
     return Edit.LEFT_OUT
 
@@ -64,14 +64,14 @@ def _place_of(here: Sequence[Token], expected: Sequence[Token], period: int) -> 
     return next((n for n in range(1, period) if _begins(expected[n:], here)), None)
 
 
-def _repeats_once_more(order: Sequence[Token], place: int) -> bool:
+def _repeats_once_more(order: Sequence[Token], place: int, due: Sequence[Token]) -> bool:
     """True if an order goes on as in a loop within the round, such as over microbatches.
 
     It may have come to that once too often, and have left nothing out.
     """
     here = order[place:]
     return any(
-        _begins(order[place - size : place], here[:size])
+        _begins([*order[place - size : place], *due], here)
         and order[place - size : place] == order[place - 2 * size : place - size]
         for size in range(2, place // 2 + 1)
     )

@@ -54,6 +54,13 @@ def test_one_more_of_a_loop_within_the_round_may_be_too_many(
     assert predict_edit(first, second, parting) is edit
 
 
+def test_more_than_one_time_of_a_loop_within_the_round_is_the_next_round() -> None:
+    first, second = [*("rsrsa" * 3), *"rsrs", *"rsrs"], [*("rsrsa" * 4)]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is Edit.LEFT_OUT
+
+
 def test_without_rounds_nothing_is_predicted() -> None:
     first, second = [*"abcd", "f"], [*"abcd", "e", "f"]
     parting = find_first_parting(first, second)
