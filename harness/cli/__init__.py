@@ -21,6 +21,7 @@ def _run(arguments: list[str]) -> int:
     import typer
 
     from hanglab.harness.cli.app import app
+    from hanglab.harness.cli.sources import close_sources
     from hanglab.harness.errors import HanglabError
     from hanglab.recorder.case.file_system_space import NO_SPACE
 
@@ -50,6 +51,8 @@ def _run(arguments: list[str]) -> int:
             raise
         error.show()  # type: ignore[attr-defined]
         return 64
+    finally:
+        close_sources()
     return int(code or 0)
 
 
@@ -73,7 +76,9 @@ def _drop_output() -> None:
 
 
 def _tell(error: Exception) -> None:
-    print(f"hanglab: {error}", file=sys.stderr)
+    from hanglab.harness.storage.origins import with_origins
+
+    print(f"hanglab: {with_origins(str(error))}", file=sys.stderr)
     advice = getattr(error, "advice", "")
     if advice:
-        print(f"  {advice}", file=sys.stderr)
+        print(f"  {with_origins(advice)}", file=sys.stderr)

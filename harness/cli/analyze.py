@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 if TYPE_CHECKING:
     from hanglab.harness.report.explanation.parts import Explanation
 
 
 def analyze(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A Case, or a folder of Flight Recorder dumps.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A Case, or a folder of Flight Recorder dumps; a path or a URL, such as s3://...",
+            parser=source_path,
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
     verbose: Annotated[

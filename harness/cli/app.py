@@ -36,6 +36,7 @@ from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.trace import trace
 from hanglab.harness.cli.unpack import unpack
+from hanglab.harness.cli.upload import upload
 
 
 class Commands(TyperGroup):
@@ -69,6 +70,7 @@ app.command()(capture)
 app.command()(pack)
 app.command()(unpack)
 app.command()(redact)
+app.command()(upload)
 app.command()(analyze)
 app.command()(explain)
 app.command()(entries)

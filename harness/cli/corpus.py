@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hanglab.harness.cli.run import stopping
+from hanglab.harness.cli.sources import source_path
 
 corpus = typer.Typer(
     help="Labelled Cases that verdicts can be held against, and that can be shared.",
@@ -23,7 +24,12 @@ _Heuristics = Annotated[
 @corpus.command()
 def add(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The corpus; made if need be.")],
-    case: Annotated[Path, typer.Argument(metavar="CASE", help="A Case, or a folder of dumps.")],
+    case: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CASE", help="A Case, or a folder of dumps; or its URL.", parser=source_path
+        ),
+    ],
     name: Annotated[
         str, typer.Option(help="Of the entry in the corpus, such as ours/stuck_loader.")
     ],

@@ -7,10 +7,17 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def entries(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A Case, or a folder of Flight Recorder dumps.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A Case, or a folder of Flight Recorder dumps; a path or a URL.",
+            parser=source_path,
+        ),
     ],
     ranks: Annotated[
         str | None, typer.Option(metavar="0,3-5", help="Only the columns of these ranks.")

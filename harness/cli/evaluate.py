@@ -12,6 +12,7 @@ import typer
 from hanglab.harness.cli.backend_option import OptionalBackendName
 from hanglab.harness.cli.number_checks import finite, share
 from hanglab.harness.cli.run import RUNS, one_of, stopping
+from hanglab.harness.cli.sources import source_path
 
 if TYPE_CHECKING:
     import threading
@@ -36,7 +37,11 @@ def evaluate(
     ] = None,
     corpus: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Labelled Cases (again for more); else hanglab's own."),
+        typer.Option(
+            metavar="DIR",
+            help="Labelled Cases, their folder or URL (again for more); else hanglab's own.",
+            parser=source_path,
+        ),
     ] = None,
     simulated: Annotated[
         int, typer.Option(min=0, metavar="N", help="Judge N simulated jobs, too.")
@@ -44,7 +49,11 @@ def evaluate(
     live: Annotated[bool, typer.Option("--live", help="Run scenarios and judge them.")] = False,
     mutants: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Cases that `hanglab mutate` or `run` has left."),
+        typer.Option(
+            metavar="DIR",
+            help="Cases that `hanglab mutate` or `run` has left.",
+            parser=source_path,
+        ),
     ] = None,
     suite: Annotated[
         Path | None,

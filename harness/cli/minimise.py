@@ -11,6 +11,7 @@ import typer
 from hanglab.harness.cli.backend_option import BackendName, require_backend
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
+from hanglab.harness.cli.sources import source_path
 from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 def minimise(
     source: Annotated[
         Path,
-        typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of Flight Recorder dumps."),
+        typer.Argument(
+            metavar="CASE|DUMPS",
+            help="A Case, or a folder of Flight Recorder dumps; a path or a URL.",
+            parser=source_path,
+        ),
     ],
     script: Annotated[
         Path,

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def pack(
-    case: Annotated[Path, typer.Argument(metavar="CASE", help="Folder of a Case.")],
+    case: Annotated[
+        Path, typer.Argument(metavar="CASE", help="Folder or URL of a Case.", parser=source_path)
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Without it NAME.case.tar.gz, here."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,12 +15,13 @@ from hanglab.harness.cli.number_checks import finite
 def record(
     context: typer.Context,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--out",
             "-o",
-            metavar="DIR",
-            help="Folder of the Case, new or empty; without it hanglab-case-<time>, here.",
+            metavar="DIR|URL",
+            help="Folder of the Case, new or empty; without it hanglab-case-<time>, here. Where a "
+            "URL is given, such as s3://bucket/name, that one is sent there at the end.",
         ),
     ] = None,
     hang_after: Annotated[
@@ -105,12 +107,14 @@ def record(
         os.environ["HANGLAB_LOCALS"] = "1"
     if branches:
         os.environ["HANGLAB_BRANCHES"] = "1"
-    case = (out or case_folder.name_folder(Path.cwd())).absolute()
-    if out is not None:
+    url = _checked_url(out)
+    named = Path(out) if out is not None and url is None else None
+    case = (named or case_folder.name_folder(Path.cwd())).absolute()
+    if named is not None:
         case_folder.check_folder(case)
     existed = os.path.lexists(case)
     try:
-        case = case_folder.make_some_folder(case, another=out is None)
+        case = case_folder.make_some_folder(case, another=named is None)
     except OSError as error:
         typer.echo(f"hanglab: nothing is recorded: {error}", err=True)
         os.execvp(words[0], words)
@@ -138,7 +142,39 @@ def record(
             write_json(as_json, outcome.verdict)
         except ArtifactsError as error:  # the job's own code matters more
             typer.echo(f"hanglab: {error} {error.advice}", err=True)
+    if url is not None:
+        _send(case, url)
     return outcome.code
+
+
+def _checked_url(out: str | None) -> str | None:
+    """The URL that --out names, if it names one; raises MissingExtra and UsageError.
+
+    A store that is away now may be back when the job has ended.
+    """
+    if out is None or "://" not in out:
+        return None
+    from hanglab.harness.storage.errors import StorageError
+    from hanglab.harness.storage.locations import is_url, place_of
+
+    if not is_url(out):
+        return None
+    with contextlib.suppress(StorageError):
+        place_of(out)
+    return out
+
+
+def _send(case: Path, url: str) -> None:
+    """Sends the Case; where that fails it stays here, and the job's own code matters more."""
+    from hanglab.harness.cli.upload import send
+    from hanglab.harness.errors import HanglabError
+
+    try:
+        typer.echo(f"hanglab: sent to {send(case, url)}; {case} stays, too", err=True)
+    except HanglabError as error:
+        typer.echo(f"hanglab: {error} {error.advice}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"hanglab: not sent; `hanglab upload {case} {url}` goes on", err=True)
 
 
 def _tell_of_room(case: Path) -> bool:

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def redact(
-    case: Annotated[Path, typer.Argument(metavar="CASE", help="Folder of a Case.")],
+    case: Annotated[
+        Path, typer.Argument(metavar="CASE", help="Folder or URL of a Case.", parser=source_path)
+    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the copy.")
     ],

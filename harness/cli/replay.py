@@ -12,6 +12,7 @@ import typer
 from hanglab.harness.cli.backend_option import BackendName, require_backend
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
+from hanglab.harness.cli.sources import source_path
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 from hanglab.recorder.case.operations import op_of
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 def replay(
     source: Annotated[
         Path,
-        typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of Flight Recorder dumps."),
+        typer.Argument(
+            metavar="CASE|DUMPS",
+            help="A Case, or a folder of Flight Recorder dumps; a path or a URL.",
+            parser=source_path,
+        ),
     ],
     backend: BackendName = DEFAULT_BACKEND,
     world_size: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
 from hanglab.harness.report.page.job_pages import JobPages
 
 
@@ -15,7 +16,8 @@ def report(
         Path,
         typer.Argument(
             metavar="CASE|DUMPS|RUNFOLDER",
-            help="A Case, a folder of Flight Recorder dumps, or the folder of a run.",
+            help="A Case, a folder of Flight Recorder dumps, or the folder of a run; or its URL.",
+            parser=source_path,
         ),
     ],
     output: Annotated[

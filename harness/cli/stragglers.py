@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def stragglers(
-    case: Annotated[Path, typer.Argument(metavar="CASE", help="The Case of a recorded job.")],
+    case: Annotated[
+        Path, typer.Argument(metavar="CASE", help="Folder or URL of a Case.", parser=source_path)
+    ],
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE.png", help="Draw scores over time and arrival lag too."),

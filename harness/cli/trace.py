@@ -7,10 +7,17 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def trace(
     case: Annotated[
-        Path, typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of dumps.")
+        Path,
+        typer.Argument(
+            metavar="CASE|DUMPS",
+            help="A Case, or a folder of dumps; a path or a URL.",
+            parser=source_path,
+        ),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="HANG.pftrace", help="Where it goes.")

@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.sources import source_path
+
 
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `hanglab pack` wrote.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="What `hanglab pack` wrote, or its URL.", parser=source_path
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="A new folder; without it, by the name."),

@@ -11,6 +11,7 @@ from hanglab.analyzer.plain_text import shown
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.parts import ProcessPlace, ShellLine
 from hanglab.harness.report.explanation.subject import Subject
+from hanglab.harness.storage.origins import origin
 
 #: Commands, and culprits for which they are written out.
 MOST_COMMANDS = 5
@@ -58,13 +59,13 @@ def commands(subject: Subject) -> tuple[ShellLine, ...]:
 
 def _stderr(subject: Subject, rank: int) -> Path | None:
     view = subject.view(rank)
-    if view is None or view.case is None or not view.stderr:
+    if view is None or view.case is None or not view.stderr or origin(view.case.folder):
         return None
     return view.case.folder / "stderr.txt"
 
 
 def _path(path: Path) -> str:
-    return shlex.quote(shown(str(path), 4096))
+    return shlex.quote(shown(origin(path) or str(path), 4096))
 
 
 def _of_process(line: str, purpose: str) -> Callable[[CommandSubject], ShellLine | None]:

@@ -1,0 +1,239 @@
+"""Cases in a store: sent, read by their URL, and what is said where the store does not do it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from s3_server import S3Server
+
+from hanglab.harness.cli import main
+from hanglab.harness.storage import transfers
+from hanglab.recorder.case.folders import MANIFEST
+
+ONE = "s3://hangs/cases/one"
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "PAUSES_S", (0.01, 0.01))
+
+
+def verdict_of(source: str | Path, capsys: pytest.CaptureFixture[str]) -> object:
+    capsys.readouterr()
+    assert main(["analyze", str(source), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command that fails says."""
+    capsys.readouterr()
+    assert main([*words]) in (4, 64)
+    return capsys.readouterr().err
+
+
+def copies() -> list[str]:
+    return [
+        name for name in os.listdir(tempfile.gettempdir()) if name.startswith("hanglab-fetched")
+    ]
+
+
+def test_a_case_is_sent_and_has_the_same_verdict_there(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = copies()
+    assert main(["upload", str(case), ONE]) == 0
+    files = sum(path.is_file() for path in case.rglob("*"))
+    assert capsys.readouterr().out.startswith(f"{ONE}: {files} files, ")
+    assert verdict_of(ONE, capsys) == verdict_of(case, capsys)
+    assert main(["upload", str(case), ONE]) == 0
+    assert f"{files} of them lay there" in capsys.readouterr().out
+    assert s3.faults.count("PUT") == files
+    assert copies() == before
+
+
+def test_words_name_the_url_and_not_the_copy(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["upload", str(case), ONE]) == 0
+    assert main(["analyze", ONE]) == 0
+    assert "hanglab-fetched" not in capsys.readouterr().out
+    (case / "job.json").write_text("{")
+    assert main(["upload", str(case), "s3://hangs/broken"]) == 0
+    capsys.readouterr()
+    main(["stragglers", "s3://hangs/broken"])
+    said = capsys.readouterr()
+    assert "hanglab-fetched" not in said.err + said.out
+
+
+def test_every_command_that_reads_a_case_reads_one_in_a_store(
+    s3: S3Server, case: Path, tmp_path: Path
+) -> None:
+    assert main(["upload", str(case), ONE]) == 0
+    for name, *options in (
+        ["entries"],
+        ["trace", "-o", "hang.pftrace"],
+        ["pack", "-o", "case.tar.gz"],
+        ["redact", "-o", "redacted"],
+        ["stragglers"],
+    ):
+        out = [word if word == "-o" else str(tmp_path / word) for word in options]
+        assert main([name, ONE, *out]) == 0
+        assert not out or Path(out[-1]).exists()
+
+
+def test_a_store_that_is_busy_for_a_moment_is_asked_again(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused: set[tuple[str, str]] = set()
+
+    def first_time(method: str, path: str) -> bool:
+        asked = (method, path)
+        once = path.endswith("job.json") and asked not in refused
+        refused.add(asked)
+        return once
+
+    s3.faults.refuse = first_time
+    assert main(["upload", str(case), ONE]) == 0
+    assert verdict_of(ONE, capsys) == verdict_of(case, capsys)
+
+
+def test_an_upload_that_ends_in_the_middle_goes_on_where_it_was(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = {"is": False}
+
+    def refuse(method: str, path: str) -> bool:
+        away["is"] |= s3.faults.count("PUT") > 5
+        return away["is"]
+
+    s3.faults.refuse = refuse
+    said = told(capsys, "upload", str(case), ONE)
+    assert re.search(r"[0-9]+ of [0-9]+ files did not get to s3://hangs/cases/one", said)
+    assert f"Nothing is lost: `hanglab upload {case} {ONE}` goes on." in said
+    s3.faults.refuse = lambda method, path: False
+    # Without its manifest nobody takes it for whole.
+    assert not any(path.endswith(MANIFEST) and m == "PUT" for m, path in s3.faults.seen)
+    here = set(_files(s3))
+    s3.faults.seen.clear()
+    assert main(["upload", str(case), ONE]) == 0
+    sent = [path for method, path in s3.faults.seen if method == "PUT"]
+    assert here and not here & set(sent)
+    assert sent[-1].endswith(MANIFEST)
+    assert verdict_of(ONE, capsys) == verdict_of(case, capsys)
+
+
+def _files(s3: S3Server) -> list[str]:
+    """Paths of what is stored, as requests name them."""
+    import boto3
+
+    found = boto3.client("s3").list_objects_v2(Bucket="hangs").get("Contents", [])
+    return [f"/hangs/{one['Key']}" for one in found]
+
+
+def test_what_the_store_has_lost_is_no_success(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s3.faults.lose = lambda method, path: method == "PUT" and path.endswith("job.json")
+    said = told(capsys, "upload", str(case), ONE)
+    assert "job.json did not arrive as it was sent" in said
+
+
+def test_a_file_that_ends_early_is_fetched_again_or_nothing_is(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["upload", str(case), ONE]) == 0
+    before, seen = copies(), []
+
+    def once(method: str, path: str) -> bool:
+        meant = method == "GET" and path.endswith("job.json")
+        seen.extend([path] * meant)
+        return meant and len(seen) == 1
+
+    s3.faults.cut = once
+    assert verdict_of(ONE, capsys) == verdict_of(case, capsys)
+    assert len(seen) > 1
+    s3.faults.cut = lambda method, path: method == "GET" and path.endswith("job.json")
+    assert "cannot be read" in told(capsys, "analyze", ONE)
+    assert copies() == before
+
+
+def test_another_case_is_not_overwritten(
+    s3: S3Server, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["upload", str(case), ONE]) == 0
+    (case / "job.json").write_text((case / "job.json").read_text() + " ")
+    said = told(capsys, "upload", str(case), ONE)
+    assert "holds something else already (job.json), and nothing is overwritten" in said
+
+
+def test_names_that_lead_out_of_their_folder_are_refused(
+    s3: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import boto3
+
+    boto3.client("s3").put_object(Bucket="hangs", Key="bad/../../up", Body=b"x")
+    assert "whose name leads out of its folder" in told(capsys, "analyze", "s3://hangs/bad")
+
+
+@pytest.mark.parametrize(("url", "words"), [
+    ("s3://hangs/nothing", "leads to nothing"),
+    ("s3://no-such-bucket/case", "leads to nothing"),
+    ("gs://bucket/case", "needs a package that is not installed.*pip install gcsfs"),
+    ("such://bucket/case", "is no URL that can be read: Protocol not known: such"),
+    ("zip://no/such.zip", "leads to nothing"),
+])  # fmt: skip
+def test_what_is_not_there_is_said_in_a_sentence(
+    s3: S3Server, capsys: pytest.CaptureFixture[str], url: str, words: str
+) -> None:
+    assert re.search(words, told(capsys, "analyze", url), re.DOTALL)
+
+
+def test_a_store_that_is_away_and_credentials_that_are_missing(
+    s3: S3Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert "Could not connect" in told(capsys, "analyze", "s3://hangs/away")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    import fsspec
+
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    assert re.search("needs credentials|is refused", told(capsys, "analyze", "s3://hangs/away2"))
+
+
+def test_other_stores(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = verdict_of(case, capsys)
+    with zipfile.ZipFile(tmp_path / "case.zip", "w") as archive:
+        for path in case.rglob("*"):
+            archive.write(path, path.relative_to(case.parent))
+    assert verdict_of(f"file://{case}", capsys) == expected
+    assert verdict_of(f"zip://{tmp_path}/case.zip", capsys) == expected
+    assert verdict_of(f"zip://{case.name}::file://{tmp_path}/case.zip", capsys) == expected
+    assert main(["upload", str(case), "memory://cases/one"]) == 0
+    assert verdict_of("memory://cases/one", capsys) == expected
+
+
+def test_what_is_recorded_is_sent_and_stays(
+    s3: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [sys.executable, "-c", "print('trained')"]
+    assert main(["record", "--out", "s3://hangs/job", "--", *words]) == 0
+    (case,) = tmp_path.glob("hanglab-case-*")
+    assert "hanglab: sent to s3://hangs/job: " in capfd.readouterr().err
+    s3.faults.refuse = lambda method, path: True
+    assert main(["record", "--out", "s3://hangs/other", "--", *words]) == 0
+    said = capfd.readouterr().err
+    other = next(path for path in tmp_path.glob("hanglab-case-*") if path != case)
+    assert f"`hanglab upload {other} s3://hangs/other` goes on" in said
+    assert (other / MANIFEST).exists()
