@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hanglab.analyzer.flight_recorder.assignment import Claim, assign_ranks
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
@@ -33,6 +34,36 @@ _BYTES_PER_WORKER = 200_000
 MAX_UNUSABLE = 1000
 #: The child that reads whatever this process loads, once :func:`keep_reader` was called.
 _KEPT: list[KeptChild] = []
+
+
+class PoolElsewhere(Protocol):
+    """Reads dumps in place of this machine's processes."""
+
+    def __call__(
+        self,
+        function: Callable[[DumpInput], Any],
+        items: Sequence[DumpInput],
+        limits: Callable[[DumpInput], Limits],
+        /,
+    ) -> Iterator[tuple[int, Any]]:
+        """Pairs of an item's number and its result, or Lost; every item once."""
+
+
+#: The latest is the one that reads.
+_ELSEWHERE: list[PoolElsewhere] = []
+
+
+@contextmanager
+def read_elsewhere(pool: PoolElsewhere) -> Iterator[None]:
+    """Has ``pool`` read whatever this process loads until the context ends.
+
+    Functions for :func:`map_folder` must be ones that can be pickled.
+    """
+    _ELSEWHERE.append(pool)
+    try:
+        yield
+    finally:
+        _ELSEWHERE.remove(pool)
 
 
 def keep_reader() -> Callable[[], None]:
@@ -69,7 +100,7 @@ class Mapped(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _DumpInput:
+class DumpInput:
     """One thing to read: a file of the folder, or bytes that are already here."""
 
     name: str
@@ -100,7 +131,7 @@ class _DumpReader(Generic[T]):
 
     function: Callable[[RankDump], T]
 
-    def __call__(self, file: _DumpInput) -> _Read[T] | Lost:
+    def __call__(self, file: DumpInput) -> _Read[T] | Lost:
         try:
             data = _bytes_of(file)
             dump = read_dump(
@@ -120,7 +151,7 @@ class _DumpReader(Generic[T]):
         return _Read(claim, dump.damage, value)
 
 
-def _bytes_of(file: _DumpInput) -> bytes:
+def _bytes_of(file: DumpInput) -> bytes:
     if file.path is None:
         return file.data
     if file.size > MAX_FILE or file.size == 0:
@@ -134,17 +165,27 @@ def _bytes_of(file: _DumpInput) -> bytes:
     return read_regular(file.path, MAX_FILE)
 
 
+def carried(file: DumpInput) -> DumpInput:
+    """The file with its bytes, for who does not see it; as it is where it cannot be a dump's."""
+    try:
+        return replace(file, path=None, data=_bytes_of(file))
+    except (DumpError, OSError):
+        return file
+
+
 def _run(
-    files: Sequence[_DumpInput],
+    files: Sequence[DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
 ) -> Iterator[tuple[int, _Read[T] | Lost]]:
-    def limits(file: _DumpInput) -> Limits:
+    def limits(file: DumpInput) -> Limits:
         size = min(max(file.size, len(file.data)), MAX_FILE)
         return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
 
     reader = _DumpReader(function)
+    if _ELSEWHERE:
+        return _ELSEWHERE[-1](reader, files, limits)
     if _KEPT:
         return KeptChildPool(reader, files, limits, kept=_KEPT[0]).run()
     if workers is None:
@@ -219,15 +260,15 @@ def map_worlds(
     ]
 
 
-def _files(path: Path) -> list[_DumpInput]:
+def _files(path: Path) -> list[DumpInput]:
     path = Path(path)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
     return [_file(candidate) for candidate in find_candidates(path)]
 
 
-def _file(candidate: Candidate) -> _DumpInput:
-    return _DumpInput(
+def _file(candidate: Candidate) -> DumpInput:
+    return DumpInput(
         candidate.name,
         candidate.rank,
         candidate.path,
@@ -241,7 +282,7 @@ def _nothing(dump: RankDump) -> None:
 
 
 def _read_all(
-    files: Sequence[_DumpInput],
+    files: Sequence[DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
@@ -260,7 +301,7 @@ def _read_all(
 
 
 def _collect(
-    files: Sequence[_DumpInput],
+    files: Sequence[DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
@@ -272,7 +313,7 @@ def _collect(
 
 
 def _assign(
-    files: Sequence[_DumpInput],
+    files: Sequence[DumpInput],
     reads: dict[int, _Read[T]],
     reasons: dict[int, str],
     function: Callable[[RankDump], T],
@@ -327,7 +368,7 @@ def load_many(
 ) -> list[RankDump | DumpError]:
     """The dump in each of ``items`` (bytes, rank, source), or the reason why there is none."""
     files = [
-        _DumpInput(source, -1 if rank is None else rank, data=data) for data, rank, source in items
+        DumpInput(source, -1 if rank is None else rank, data=data) for data, rank, source in items
     ]
     found: dict[int, RankDump | DumpError] = {}
     if files:

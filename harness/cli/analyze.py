@@ -44,6 +44,14 @@ def analyze(
             "says (http://localhost:4318 without it).",
         ),
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|dask://HOST:PORT",
+            help="Read and summarise the dumps on a Dask cluster: a process for each core, or the "
+            "workers of a scheduler.",
+        ),
+    ] = None,
 ) -> int:
     """Name the cause of a hang from what its job left behind.
 
@@ -51,7 +59,15 @@ def analyze(
     """
     # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
+    if on is None:
+        return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
+    from hanglab.harness.cluster.connection import reading_on
+
+    def warn(words: str) -> None:
+        typer.echo(f"hanglab: {words}", err=True)
+
+    with reading_on(on, folder, warn):
+        return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
 
 
 def analyze_and_show(
