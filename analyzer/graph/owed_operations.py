@@ -73,6 +73,8 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
         if not pending.overtaken:
             due = due[due < pending.index]
         order = _order(mine, due, pending.index)
+        if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
+            order = OwedOrder.LEFT_OUT
         goes_on = None
         if order is OwedOrder.IN_ORDER:
             served = _rows(lookup.entries(awaited), waiting, awaited, counterpart=True)
@@ -179,6 +181,17 @@ def _order(mine: Int64, due: Int64, index: int) -> OwedOrder:
     if run > int(runs.max()):
         return OwedOrder.LATE
     return OwedOrder.IN_ORDER if run <= int(runs.min()) else OwedOrder.UNKNOWN
+
+
+def _went_on(entries: Entries, due: Int64, index: int) -> bool:
+    """True if the thread has finished more since the last ``due`` than ever between two of them.
+
+    What only comes later than usual has nothing of a further round before it.
+    """
+    thread = np.flatnonzero(entries.thread == entries.thread[index])
+    finished = np.searchsorted(thread[entries.retired[thread]], np.append(due, index))
+    *before, since = np.diff(finished)
+    return bool(since > max(before, default=since))
 
 
 def _goes_on(
