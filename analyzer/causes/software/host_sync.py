@@ -55,9 +55,11 @@ def _closed_by(facts: CaseFacts, rank: int) -> tuple[Call, Wait] | None:
     """(an operation of the rank's device, the wait of a peer for what its host has not launched).
 
     The peer's wait must be behind the operation: then only the launch can end both.  Whoever is
-    known to have sent to another, or left a message out, may wait for what nobody would launch.
+    known to have sent to another, or left a message out, may wait for what nobody would launch,
+    and so may who waits for one of those.
     """
-    astray = {other for unmatched in facts.graph.unmatched for other in unmatched.deviating}
+    departed = [unmatched for unmatched in facts.graph.unmatched if unmatched.deviating]
+    astray = {rank for one in departed for rank in (*one.deviating, one.call.rank)}
     for call in facts.graph.unfinished.get(rank, []):
         if not all(_launched(facts, peer, call) for peer in _peers(call)):
             continue  # their hosts are what is late

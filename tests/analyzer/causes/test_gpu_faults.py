@@ -319,6 +319,33 @@ def test_whoever_sent_to_a_host_by_mistake_is_not_kept_by_its_wait(strayed: int)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [strayed])
 
 
+def test_a_host_that_left_its_receive_out_waits_for_no_launch_of_its_own() -> None:
+    """A pipeline of three: in the last step its end takes one microbatch less; all hosts wait."""
+    rows: dict[int, list[Row]] = {rank: [] for rank in range(3)}
+
+    def add(rank: int, op: str, done: bool = True, seq: int = 0) -> None:
+        rows[rank].append(Row(op, seq, done=done, p2p_seq=0 if seq else len(rows[rank]) + 1))
+
+    for step in range(5):
+        last = step == 4
+        for microbatch in range(3):
+            lacks = last and microbatch == 2
+            add(0, "send 0->1")
+            add(1, "recv 1<-0")
+            add(1, "send 1->2", done=not lacks)
+            if not lacks:
+                add(2, "recv 2<-1")
+        for rank in rows:
+            add(rank, "all_reduce", done=not last, seq=step + 1)
+    dumps = [columns(rank, rows[rank], members={"0": range(3)}) for rank in range(3)]
+    waits = (StackFrame("synchronize", CUDA, 1040), user(22))
+    facts = job([view(rank, *waits) for rank in range(3)])
+    facts.graph = build_wait_for_graph(dumps, expected=[0, 1, 2])
+    facts.dumps = {dump.rank: dump for dump in dumps}
+    verdict = conclude(facts)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [2])
+
+
 def clocks(held: int | None, *, seconds: int = 6, mhz: int = 900, reason: str) -> CaseFacts:
     facts = job([view(r, user(3), quiet_s=0.1) for r in range(2)], trigger="request")
     samples = [
