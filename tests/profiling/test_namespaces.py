@@ -86,7 +86,7 @@ def test_job_finds_the_agent_by_its_abstract_name(
         log = sockets / "log"
         wait_for(lambda: log.read_text().count(" trains") >= 2, "training")
         wait_for(lambda: ranks(ask("--list", "--json")) == [0, 1], "registration")
-        answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "50", "--json"))
+        answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "1000", "--json"))
     assert [(r["rank"], r["state"], r["reason"]) for r in answer["receipts"]] == [
         (0, "valid", ""),
         (1, "valid", ""),

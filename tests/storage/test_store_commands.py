@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -223,17 +224,20 @@ def test_other_stores(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert verdict_of("memory://cases/one", capsys) == expected
 
 
-def test_what_is_recorded_is_sent_and_stays(
-    s3: S3Server, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = [sys.executable, "-c", "print('trained')"]
-    assert main(["record", "--out", "s3://hangs/job", "--", *words]) == 0
+def test_what_is_recorded_is_sent_and_stays(s3: S3Server, tmp_path: Path) -> None:
+    def record(url: str) -> str:
+        command = [sys.executable, "-m", "hanglab.harness.cli", "record", "--out", url, "--"]
+        command += [sys.executable, "-c", "print('trained')"]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "trained\n")
+        return done.stderr
+
+    assert "hanglab: sent to s3://hangs/job: " in record("s3://hangs/job")
     (case,) = tmp_path.glob("hanglab-case-*")
-    assert "hanglab: sent to s3://hangs/job: " in capfd.readouterr().err
     s3.faults.refuse = lambda method, path: True
-    assert main(["record", "--out", "s3://hangs/other", "--", *words]) == 0
-    said = capfd.readouterr().err
+    said = record("s3://hangs/other")
     other = next(path for path in tmp_path.glob("hanglab-case-*") if path != case)
     assert f"`hanglab upload {other} s3://hangs/other` goes on" in said
     assert (other / MANIFEST).exists()
