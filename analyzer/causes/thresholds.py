@@ -40,6 +40,10 @@ SLOWER_LINK = 4.0
 #: Other links of its length that a link between two GPUs is compared with, at least: of one other
 #: nothing tells which of the two is as it should be.
 FEWEST_OTHER_LINKS = 2
+#: Milliseconds of a transfer between two GPUs up to which launches and wake-ups are what is timed:
+#: on the emulated device sound messages of 8 KiB took 1.2 to 1.5 at a load of 5 to 7, ones through
+#: 512 KiB a second 17.
+SHORTEST_TRANSFER_MS = 1.0
 #: Share of the time in which the sender of a slow link had something to send.
 BUSY_LINK = 0.5
 #: Share of that time in which the receiver or the sender itself may have held it up.

@@ -59,15 +59,14 @@ def analyze(
     """
     # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if on is None:
+    with contextlib.nullcontext() if on is None else _reading_on(on, folder):
         return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
+
+
+def _reading_on(where: str, folder: Path) -> contextlib.AbstractContextManager[None]:
     from hanglab.harness.cluster.connection import reading_on
 
-    def warn(words: str) -> None:
-        typer.echo(f"hanglab: {words}", err=True)
-
-    with reading_on(on, folder, warn):
-        return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
+    return reading_on(where, folder, lambda words: typer.echo(f"hanglab: {words}", err=True))
 
 
 def analyze_and_show(

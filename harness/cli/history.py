@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.run_folders import RunFolders
+
 
 def history(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Folders that `hanglab run`, `pytest --hanglab` or `hanglab merge` has left.",
-        ),
-    ],
+    runs: RunFolders,
     everything: Annotated[
         bool, typer.Option("--all", help="Show scenarios without a failure, too.")
     ] = False,

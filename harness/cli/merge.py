@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.run_folders import RunFolders
+
 if TYPE_CHECKING:
     from hanglab.harness.jobs.stored_run import StoredRun
 
 
 def merge(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Folders that `hanglab run`, `pytest --hanglab` or `hanglab merge` has left.",
-        ),
-    ],
+    runs: RunFolders,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="A new folder for the results.")
     ],

@@ -28,9 +28,7 @@ _LOOKED_AT = 3
 
 
 @contextmanager
-def reading_on(
-    where: str, folder: Path, warn: Callable[[str], None], told: Callable[[], None] = lambda: None
-) -> Iterator[None]:
+def reading_on(where: str, folder: Path, warn: Callable[[str], None]) -> Iterator[None]:
     """Until the context ends all dumps are read on the cluster.
 
     ``where`` is ``local`` or the address of a scheduler.  Where workers do not see the folder, its
@@ -53,7 +51,7 @@ def reading_on(
         seen = _all_see(client, folder)
         if not seen:
             warn(f"the workers do not see {folder}, so its files are sent to them")
-        pool = DaskPool(client, workers, None if seen else carried, told)
+        pool = DaskPool(client, workers, None if seen else carried)
         stack.enter_context(read_elsewhere(pool))
         yield
 
@@ -92,6 +90,11 @@ def _remote(where: str) -> Iterator[Client]:
         raise ClusterError(
             f"No scheduler answers at {where}.", "Check the address, or leave --on out."
         ) from error
+    except (TypeError, ValueError) as error:  # tls:// without certificates
+        raise ClusterError(
+            f"{where} cannot be connected to: {error}.",
+            "docs/cluster.md says where Dask's TLS settings come from.",
+        ) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=_PATIENCE_S)
@@ -106,7 +109,13 @@ def _all_see(client: Client, folder: Path) -> bool:
     looked_at = [
         (str(one.path.absolute()), one.size) for one in islice(find_candidates(folder), _LOOKED_AT)
     ]
-    return all(client.run(_sees, looked_at).values())
+    try:
+        return all(client.run(_sees, looked_at).values())
+    except Exception as error:  # Dask hands on what a worker raised as a plain one
+        raise ClusterError(
+            f"The workers cannot be used: {error}.",
+            "Check that this version of hanglab is installed where they run.",
+        ) from error
 
 
 def _sees(files: list[tuple[str, int]]) -> bool:

@@ -19,21 +19,15 @@ Result = TypeVar("Result")
 
 #: Batches that each worker has in hand, so that it never waits for the next one.
 _AHEAD = 2
-#: Times that Dask gives a batch to another worker where one was lost (its allowed-failures).
-_RETRIES = 3
 
 
 @dataclass
 class DaskPool:
-    """``carry`` makes of an item one that workers can read who do not see this machine's files.
-
-    ``told`` hears of each batch that has been done.
-    """
+    """``carry`` makes of an item one that workers can read who do not see this machine's files."""
 
     client: Client
     workers: int
     carry: Callable[[Any], Any] | None = None
-    told: Callable[[], None] = lambda: None
 
     def __call__(
         self,
@@ -43,7 +37,7 @@ class DaskPool:
     ) -> Iterator[tuple[int, Result | Lost]]:
         """Pairs of an item's number and its result, as they come; every item once.
 
-        A worker that is lost costs its batches again.  Raises ClusterError.
+        A worker that is lost costs its batches again, by others.  Raises ClusterError.
         """
         from distributed import as_completed
 
@@ -53,7 +47,6 @@ class DaskPool:
             under_way.add(self._submit(function, batch))
         for future in under_way:
             yield from self._result(future)
-            self.told()
             further = next(batches, None)
             if further is not None:
                 under_way.add(self._submit(function, further))
@@ -64,19 +57,16 @@ class DaskPool:
         from distributed.client import ClosedClientError
 
         try:
-            return self.client.submit(do_batch, function, batch, pure=False, retries=_RETRIES)
+            return self.client.submit(do_batch, function, batch, pure=False)
         except (ClosedClientError, OSError) as error:
             raise _lost(error) from error
 
     def _result(self, future: Future[Any]) -> list[tuple[int, Any]]:
+        from distributed.scheduler import KilledWorker
+
         try:
             found: list[tuple[int, Any]] = future.result()
-        except ModuleNotFoundError as error:
-            raise ClusterError(
-                f"The workers cannot read dumps: {error}.",
-                "Install this version of hanglab where they run.",
-            ) from error
-        except (CancelledError, OSError, RuntimeError) as error:
+        except (CancelledError, KilledWorker, OSError, RuntimeError) as error:
             raise _lost(error) from error
         future.release()
         return found

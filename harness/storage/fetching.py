@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,6 +98,9 @@ def _modified_ns(place: StoredPlace, path: str, info: dict[str, Any]) -> int | N
     """Time at which the file was last written, as far as the store tells."""
     if isinstance(info.get("mtime"), int | float):
         return int(info["mtime"] * 1e9)
+    # `modified` would ask S3 for it again.
+    if isinstance(info.get("LastModified"), datetime):
+        return int(info["LastModified"].timestamp() * 1e9)
     with contextlib.suppress(Exception):  # many stores do not tell
         return int(place.files.modified(path).timestamp() * 1e9)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hanglab.harness.errors import MissingExtra, UsageError
 from hanglab.harness.storage.errors import StorageError
+from hanglab.recorder.case.file_system_space import NO_SPACE
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -88,29 +90,42 @@ def place_of(url: str) -> StoredPlace:
 
 
 def asked(place: StoredPlace, question: Callable[[], Outcome]) -> Outcome:
-    """Answer of a store.  Raises StorageError with its reason in a sentence."""
+    """Answer of a store.  Raises StorageError with its reason in a sentence.
+
+    Where this machine's disk is full the OSError goes on: that is no fault of the store.
+    """
     try:
         return question()
-    except FileNotFoundError as error:
-        raise StorageError(
-            f"{place.url} leads to nothing.", "Check the bucket and the path after it."
-        ) from error
-    except PermissionError as error:
-        raise StorageError(
-            f"{place.url} is refused: {_reason(error)}.",
-            "Check the credentials: AWS_PROFILE or AWS_ACCESS_KEY_ID for s3://, "
-            "GOOGLE_APPLICATION_CREDENTIALS for gs://, AZURE_STORAGE_ACCOUNT_NAME for az://.",
-        ) from error
     except StorageError:
         raise
     except Exception as error:  # every package of a protocol has errors of its own
-        if type(error).__name__ in _NO_CREDENTIALS:
-            raise StorageError(
-                f"{place.url} needs credentials, and none were found.",
-                "Set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or those of the "
-                "store; docs/storage.md has more.",
-            ) from error
-        raise StorageError(f"{place.url} cannot be read: {_reason(error)}.") from error
+        if _disk_is_full(error):
+            raise
+        raise _in_words(place, error) from error
+
+
+def _in_words(place: StoredPlace, error: Exception) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return StorageError(
+            f"{place.url} leads to nothing.", "Check the bucket and the path after it."
+        )
+    if isinstance(error, PermissionError):
+        return StorageError(
+            f"{place.url} is refused: {_reason(error)}.",
+            "Check the credentials: AWS_PROFILE or AWS_ACCESS_KEY_ID for s3://, "
+            "GOOGLE_APPLICATION_CREDENTIALS for gs://, AZURE_STORAGE_ACCOUNT_NAME for az://.",
+        )
+    if type(error).__name__ in _NO_CREDENTIALS:
+        return StorageError(
+            f"{place.url} needs credentials, and none were found.",
+            "Set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or those of the "
+            "store; docs/storage.md has more.",
+        )
+    return StorageError(f"{place.url} cannot be read: {_reason(error)}.")
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in {*NO_SPACE, errno.EFBIG}
 
 
 #: Of botocore, of google.auth and of azure.identity.
@@ -129,4 +144,4 @@ def temporary(error: BaseException) -> bool:
     """True where asking again may help: the store is away, busy or slow; no refusal, no absence."""
     if isinstance(error, (FileNotFoundError, PermissionError, NotADirectoryError, ValueError)):
         return False
-    return type(error).__name__ not in _NO_CREDENTIALS
+    return not _disk_is_full(error) and type(error).__name__ not in _NO_CREDENTIALS

@@ -46,8 +46,8 @@ def upload(case: Path, url: str, told: Told = lambda *_: None) -> UploadedCase:
         there = asked(place, lambda: again(lambda: _there(place)))
     except StorageError as error:
         raise _kept(case, url, f"Nothing got to {url}", error) from error
-    _refuse_another(place, case, set(names), there)
-    lacking = [name for name in names if not _same(case / name, there.get(name))]
+    broken_off = _broken_off(place, case, set(names), there)
+    lacking = [name for name in names if name not in there or name in broken_off]
     arrived = len(names) - len(lacking)
 
     def one(name: str) -> None:
@@ -81,20 +81,26 @@ def _there(place: StoredPlace) -> dict[str, dict[str, Any]]:
     return {path.strip("/")[len(root) :].strip("/"): info for path, info in found.items()}
 
 
-def _refuse_another(
+def _broken_off(
     place: StoredPlace, case: Path, names: set[str], there: dict[str, dict[str, Any]]
-) -> None:
-    """An upload that ended in the middle may lie there, and nothing else."""
-    foreign = sorted(set(there) - names)
-    if not foreign and MANIFEST in there:
-        # The manifest comes last: its Case is whole, and if it is another one it stays.
-        foreign = [name for name in sorted(names) if not _same(case / name, there.get(name))]
+) -> set[str]:
+    """Files whose upload ended in the middle; raises UsageError for anything else that differs.
+
+    With the manifest, which comes last, its Case is whole, and stays as it is.
+    """
+    foreign = set(there) - names
+    beginnings: set[str] = set()
+    for name in names & set(there):
+        if not _same(place, case / name, name, there[name]):
+            partly = MANIFEST not in there and _begins(place, case / name, name)
+            (beginnings if partly else foreign).add(name)
     if foreign:
         raise UsageError(
-            f"{place.url} holds something else already ({foreign[0] or 'a file'}), and nothing is "
-            "overwritten.",
+            f"{place.url} holds something else already ({min(foreign) or 'a file'}), and nothing "
+            "is overwritten.",
             "Name another place, such as one that ends in the name of the Case.",
         )
+    return beginnings
 
 
 def _send(place: StoredPlace, local: Path, name: str) -> None:
@@ -104,20 +110,29 @@ def _send(place: StoredPlace, local: Path, name: str) -> None:
             copy.write(block)
     place.files.invalidate_cache()
     with contextlib.suppress(FileNotFoundError):
-        if _same(local, place.files.info(target)):
+        if _same(place, local, name, place.files.info(target)):
             return
     raise ConnectionError(f"{name} did not arrive as it was sent")
 
 
-def _same(local: Path, info: dict[str, Any] | None) -> bool:
-    """True if the stored file has this content, as far as the store tells: size, and MD5 if any."""
-    if info is None or info.get("size") != local.stat().st_size:
+def _same(place: StoredPlace, local: Path, name: str, info: dict[str, Any]) -> bool:
+    """True if the stored file has this content: by size and MD5, or read back without that."""
+    if info.get("size") != local.stat().st_size:
         return False
     tag = str(info.get("ETag", "")).strip('"')
-    if len(tag) != 32 or "-" in tag:  # of an upload in parts it is no checksum of the file
-        return True
+    if len(tag) != 32:  # of an upload in parts it is no checksum of the file
+        return _begins(place, local, name)
     digest = hashlib.md5(usedforsecurity=False)
     with local.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest() == tag
+
+
+def _begins(place: StoredPlace, local: Path, name: str) -> bool:
+    """True if the stored file is the beginning of this one, or all of it."""
+    with place.files.open(place / name, "rb") as stored, local.open("rb") as file:
+        while block := stored.read(BLOCK):
+            if file.read(len(block)) != block:
+                return False
+    return True

@@ -7,13 +7,17 @@ import shutil
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.flight_recorder.loading import carried, read_elsewhere
+from hanglab.analyzer.flight_recorder.loading import PoolElsewhere, carried, read_elsewhere
+from hanglab.analyzer.flight_recorder.worker_pool import Limits
 from hanglab.analyzer.program.job_dumps import JobOptions
 from hanglab.harness.cli import main
 from hanglab.harness.cluster.connection import _local, reading_on
@@ -52,12 +56,23 @@ def told(path: Path) -> bytes:
     return analyze(path).to_json()
 
 
+def heard_by(pool: DaskPool, hear: Callable[[], object]) -> PoolElsewhere:
+    """The pool, of which each answer is heard before it is used."""
+
+    def run(function: Any, items: Any, limits: Any) -> Iterator[tuple[int, Any]]:
+        for answer in pool(function, items, limits):
+            hear()
+            yield answer
+
+    return run
+
+
 @pytest.mark.parametrize("fault", ["none", "stop", "p2p_deadlock", "unmatched"])
 def test_verdicts_are_those_of_one_process(client: object, tmp_path: Path, fault: str) -> None:
     options = JobOptions(RANKS, "3d", fault, operations=60)
     path = dumps(tmp_path / fault, options)
     alone, heard = told(path), []
-    with read_elsewhere(DaskPool(client, 2, told=lambda: heard.append(1))):
+    with read_elsewhere(heard_by(DaskPool(client, 2), lambda: heard.append(1))):
         assert told(path) == alone
     assert heard
 
@@ -74,7 +89,7 @@ def test_a_worker_that_is_killed_costs_its_part_again_and_nothing_else(
             killed.append(next(iter(pids.values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with read_elsewhere(DaskPool(client, 2, told=kill_one)):
+    with read_elsewhere(heard_by(DaskPool(client, 2), kill_one)):
         assert told(folder) == alone
     assert killed
     client.wait_for_workers(2)  # type: ignore[attr-defined]
@@ -180,6 +195,51 @@ def test_a_cluster_that_is_lost_in_the_middle_is_a_sentence(folder: Path) -> Non
         n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as short:
         with distributed.Client(short) as lost:
-            pool = DaskPool(lost, 1, told=lambda: short.close())
+            pool = heard_by(DaskPool(lost, 1), short.close)
             with read_elsewhere(pool), pytest.raises(ClusterError, match="lost in the middle"):
                 told(folder)
+
+
+def _kill_worker(item: int) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_what_kills_its_worker_each_time_is_a_sentence(client: object) -> None:
+    pool = DaskPool(client, 2)  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match="lost in the middle"):
+        list(pool(_kill_worker, [1], lambda item: Limits(60.0, 1 << 30)))
+
+
+def test_workers_without_hanglab_are_a_sentence(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Workers of an environment of their own, in which nobody has installed it."""
+    without = (
+        "import sys; sys.modules['hanglab'] = None; "
+        "from distributed.cli.dask_worker import main; main()"
+    )
+    with distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as alone:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", without, alone.scheduler_address, "--no-nanny"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            where = alone.scheduler_address.replace("tcp://", "dask://")
+            assert main(["analyze", str(folder), "--on", where]) == 4
+        finally:
+            worker.kill()
+            worker.wait()
+    said = capfd.readouterr().err
+    assert "hanglab: The workers cannot be used: ModuleNotFoundError" in said
+    assert "Check that this version of hanglab is installed where they run." in said
+
+
+def test_tls_without_certificates_is_a_sentence(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", str(folder), "--on", "tls://127.0.0.1:1"]) == 4
+    assert "hanglab: tls://127.0.0.1:1 cannot be connected to: " in capfd.readouterr().err

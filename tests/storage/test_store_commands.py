@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -83,10 +84,30 @@ def test_every_command_that_reads_a_case_reads_one_in_a_store(
         ["pack", "-o", "case.tar.gz"],
         ["redact", "-o", "redacted"],
         ["stragglers"],
+        ["report", "-o", "page.html"],
     ):
         out = [word if word == "-o" else str(tmp_path / word) for word in options]
         assert main([name, ONE, *out]) == 0
         assert not out or Path(out[-1]).exists()
+
+
+@pytest.mark.parametrize("words", [
+    ["replay"], ["minimise"], ["unpack"], ["eval", "--corpus"], ["eval", "--mutants"],
+    ["corpus", "add", "ours", "--name", "a", "--status", "hung", "--origin", "o", "--licence", "l"],
+])  # fmt: skip
+def test_other_commands_look_for_what_a_url_names(
+    s3: S3Server, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert "s3://hangs/nothing leads to nothing" in told(capsys, *words, "s3://hangs/nothing")
+
+
+def test_a_packed_case_is_unpacked_from_a_store(s3: S3Server, case: Path, tmp_path: Path) -> None:
+    (tmp_path / "packed").mkdir()
+    assert main(["pack", str(case), "-o", str(tmp_path / "packed" / "one.case.tar.gz")]) == 0
+    assert main(["upload", str(tmp_path / "packed"), ONE]) == 0
+    out = tmp_path / "unpacked"
+    assert main(["unpack", f"{ONE}/one.case.tar.gz", "-o", str(out)]) == 0
+    assert list(out.rglob("job.json"))
 
 
 def test_a_store_that_is_busy_for_a_moment_is_asked_again(
@@ -172,6 +193,51 @@ def test_another_case_is_not_overwritten(
     (case / "job.json").write_text((case / "job.json").read_text() + " ")
     said = told(capsys, "upload", str(case), ONE)
     assert "holds something else already (job.json), and nothing is overwritten" in said
+
+
+@pytest.mark.parametrize("store", ["s3://hangs/dumps", "memory://dumps", "file://TMP/dumps"])
+def test_dumps_of_another_job_are_not_overwritten(
+    s3: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], store: str
+) -> None:
+    """They have no manifest, the same names, and may be of one size."""
+    url = store.replace("TMP", str(tmp_path))
+    for name, content in (("mine", b"first"), ("theirs", b"other"), ("longer", b"first and more")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rank_0").write_bytes(content)
+    assert main(["upload", str(tmp_path / "mine"), url]) == 0
+    said = told(capsys, "upload", str(tmp_path / "theirs"), url)
+    assert "holds something else already (rank_0), and nothing is overwritten" in said
+    # What ended in the middle goes on.
+    assert main(["upload", str(tmp_path / "longer"), url]) == 0
+    assert "1 of them lay there" not in capsys.readouterr().out
+
+
+def test_a_full_disk_here_is_no_fault_of_the_store(s3: S3Server, case: Path) -> None:
+    """No file may grow far, as on a full disk."""
+    assert main(["upload", str(case), ONE]) == 0
+    s3.faults.seen.clear()
+    ended = subprocess.run(
+        [sys.executable, "-m", "hanglab.harness.cli", "analyze", ONE],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+    )
+    assert ended.returncode == 4
+    assert ended.stderr.startswith("hanglab: nothing more can be written: ")
+    # It is not asked for again.
+    asked = [path for method, path in s3.faults.seen if method == "GET"]
+    assert asked.count("/hangs/cases/one/job.json") < 2
+
+
+def test_a_file_costs_one_request(s3: S3Server, case: Path) -> None:
+    assert main(["upload", str(case), ONE]) == 0
+    s3.faults.seen.clear()
+    assert main(["entries", ONE]) == 0
+    of_files = [path for _, path in s3.faults.seen if path.startswith("/hangs/cases/one/")]
+    assert "/hangs/cases/one/job.json" in of_files
+    assert len(of_files) == len(set(of_files))
 
 
 def test_names_that_lead_out_of_their_folder_are_refused(

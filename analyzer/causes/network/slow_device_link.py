@@ -6,14 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
 
-from hanglab.analyzer.causes.thresholds import FEWEST_OTHER_LINKS, SLOWER_LINK
+from hanglab.analyzer.causes.thresholds import (
+    FEWEST_OTHER_LINKS,
+    SHORTEST_TRANSFER_MS,
+    SLOWER_LINK,
+)
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.transfer_times import Transfers, observed_ms, transfers
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
-from hanglab.recorder.slowness.thresholds import FLOOR_MS, LOSS_SHARE
+from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 Pair = frozenset[int]
 
@@ -24,11 +28,13 @@ def slow_device_link(facts: CaseFacts) -> Iterator[Proposal]:
     if not facts.case:
         return
     found = transfers(facts)
-    usual = {id(one): _usual_ms(facts, one, found) for one in found}
+    usual = {one: _usual_ms(facts, one, found) for one in found}
     slow: defaultdict[Pair, list[Transfers]] = defaultdict(list)
     for one in found:
-        reference = usual[id(one)]
-        if reference is not None and one.typical_ms >= max(SLOWER_LINK * reference, FLOOR_MS):
+        reference = usual[one]
+        if reference is None or one.typical_ms < SHORTEST_TRANSFER_MS:
+            continue
+        if one.typical_ms >= SLOWER_LINK * reference:
             slow[one.ranks].append(one)
     sound = {rank for one in found if one.ranks not in slow for rank in one.ranks}
     for pair, mine in slow.items():
@@ -45,14 +51,14 @@ def slow_device_link(facts: CaseFacts) -> Iterator[Proposal]:
             status=Status.SLOW,
             confidence=INFERRED,
             summary=f"The link between the GPUs of {words} takes {worst.typical_ms:.1f} ms for "
-            f"what takes others {usual[id(worst)]:.1f} ms, {share:.0%} of the time; the job waits "
+            f"what takes others {usual[worst]:.1f} ms, {share:.0%} of the time; the job waits "
             "for it.",
             evidence=[
                 Evidence(
                     "flight_recorder",
                     one.source,
                     f"{_name(one)} takes {one.typical_ms:.1f} ms at the end that began last; the "
-                    f"like of it between other ranks takes {usual[id(one)]:.1f} ms",
+                    f"like of it between other ranks takes {usual[one]:.1f} ms",
                 )
                 for one in mine
             ],
