@@ -40,16 +40,20 @@ _FIRST = (
 _LAST = "tests/metamorphic/"
 #: Jobs in containers need all of a small machine, and are built from one image: one at a time.
 _CONTAINERS = ("tests/containers/", "tests/faults/")
+#: They share one cluster.
+_SLURM = "tests/slurm/"
 
 
 class Sharing(LoadFileScheduling):
-    """Files in the order of :func:`place`; those with containers as if they were one."""
+    """Files in the order of :func:`place`; those with containers, or Slurm, as if one."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         config.option.loadscopereorder = False
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_SLURM):
+            return "slurm"
         return "containers" if nodeid.startswith(_CONTAINERS) else super()._split_scope(nodeid)
 
 

@@ -8,6 +8,7 @@ from hanglab.harness.capabilities import (  # noqa: F401
     torch,
     devices,
     containers,
+    slurm,
     process,
     control_groups,
     mounts,
