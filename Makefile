@@ -116,7 +116,7 @@ $(READY): pyproject.toml constraints.txt recorder/rank/native/writer.c tools/nat
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV), which takes some minutes."
 	@$(INSTALL) hatchling
-	@$(INSTALL) --no-build-isolation --editable '.[run,docker,report,trace,tables,frameworks,mcp,mutate,opentelemetry,scale,dev]'
+	@$(INSTALL) --no-build-isolation --editable '.[run,docker,kubernetes,report,trace,tables,frameworks,mcp,mutate,opentelemetry,scale,dev]'
 	@$(INSTALL) --no-deps HolisticTraceAnalysis
 	@# As an installation from a wheel does: a shell may forbid Python to keep it later.
 	@$(BIN)/python -m compileall -q analyzer harness recorder scenarios

@@ -19,6 +19,7 @@ from hanglab.harness.cli.explain import explain
 from hanglab.harness.cli.history import history
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.live import live
+from hanglab.harness.cli.manifest import manifest
 from hanglab.harness.cli.mcp import mcp
 from hanglab.harness.cli.merge import merge
 from hanglab.harness.cli.minimise import minimise
@@ -87,6 +88,7 @@ app.command()(mutate)
 app.command()(profile)
 app.command()(agent)
 app.command()(mcp)
+app.add_typer(manifest, name="manifest")
 app.command()(clean)
 app.command()(doctor)
 

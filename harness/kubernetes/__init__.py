@@ -1,0 +1,1 @@
+"""Jobs on Kubernetes: manifests with the recorder in them, and Cases out of pods."""
