@@ -53,6 +53,7 @@ def agent(
     from hanglab.recorder.profiling import agent_notes
     from hanglab.recorder.profiling.access_control import Refused
     from hanglab.recorder.profiling.service import ProfilingService, Settings
+    from hanglab.recorder.system.host_name import host_name
 
     if (tls_certificate is None) != (tls_key is None):
         raise UsageError("TLS needs a certificate and its key.", "Give both, or neither.")
@@ -66,7 +67,7 @@ def agent(
         service = ProfilingService(
             Settings(
                 root=root.resolve(),
-                host=socket.gethostname(),
+                host=host_name(),
                 socket_folder=socket_dir.resolve() if socket_dir else None,
                 addresses=addresses,
                 port=port,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hanglab.recorder.profiling.access_control import MIN_TOKEN, client_tls
 from hanglab.recorder.profiling.agent_notes import Note
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.hosts import NoHosts, from_hostfile, from_names, from_slurm
+from hanglab.recorder.system.host_name import host_name
 
 #: SLURM's jobs, array tasks (1234_7) and parts of one job (1234+1).
 _SLURM_JOB = re.compile(r"\d+([_+]\d+)?")
@@ -77,7 +77,7 @@ def find_endpoints(
 
 def _case_hosts(case: Path) -> list[str]:
     """The hosts that a job is recorded on, beside this one."""
-    own = folders.host_folder(case, socket.gethostname())
+    own = folders.host_folder(case, host_name())
     try:
         return sorted(path.name for path in own.parent.iterdir() if path.is_dir() and path != own)
     except OSError:
@@ -95,7 +95,7 @@ def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
         if found:
             return [], found
         raise HanglabError(f"No hosts: {error}.", "Name them with --host or --hostfile.") from None
-    own = socket.gethostname().partition(".")[0]
+    own = host_name().partition(".")[0]
     others = [name for name in names if name.partition(".")[0] != own]
     return (others, found) if found and len(others) < len(names) else (names, [])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from collections import deque
@@ -29,6 +28,7 @@ from hanglab.harness.recording import environment, relay
 from hanglab.harness.recording.command import RecordedCommand
 from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.host_name import host_name
 from hanglab.recorder.system.socket_folders import Runtime
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class RecordingSession:
         from hanglab.recorder.case import evidence_files as files
         from hanglab.recorder.case import folders
 
-        host = folders.host_folder(self._request.case, socket.gethostname())
+        host = folders.host_folder(self._request.case, host_name())
         with contextlib.suppress(OSError):
             folders.make_private(host / files.TIMEOUT_DUMPS.name)
         return host

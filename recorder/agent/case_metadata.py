@@ -15,6 +15,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, HostRecord, JobRecord
 from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
+from hanglab.recorder.system.host_name import host_name
 
 
 class CaseMetadata:
@@ -42,9 +43,7 @@ class CaseMetadata:
     def write_host(self) -> None:
         uname = os.uname()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        host = HostRecord(
-            uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock()
-        )
+        host = HostRecord(host_name(), len(os.sched_getaffinity(0)), memory, uname.release, clock())
         try:
             folders.make_private(self._case)
             write(self._host_folder, files.HOST, host)

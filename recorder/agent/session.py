@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import select
-import socket
 import time
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from hanglab.recorder.case.records import Exit, JobRecord, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock
 from hanglab.recorder.rank.self_recording import clear_away
 from hanglab.recorder.system import socket_folders
+from hanglab.recorder.system.host_name import host_name
 
 #: After a rank failed, the others are captured once they have rested this long ...
 _GRACE_QUIET = 0.3
@@ -70,7 +70,7 @@ class Session:
         self._runtime = runtime
         self._several = several
         self._standalone = standalone
-        own = folders.host_folder(case, socket.gethostname())
+        own = folders.host_folder(case, host_name())
         self._host_folder = own
         self._dumps = dumps or TorchDumps(None, None)
         #: When torch was seen to have written dumps by itself (monotonic), and whose.

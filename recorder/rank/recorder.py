@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -49,6 +48,7 @@ from hanglab.recorder.rank.sections import Section, section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.store_keys import StoreKeys
 from hanglab.recorder.rank.thread_waits import thread_waits
+from hanglab.recorder.system.host_name import host_name
 
 
 class RankRecorder:
@@ -68,7 +68,7 @@ class RankRecorder:
     ) -> None:
         self.problems: list[str] = []
         self._pid = os.getpid()
-        self.folder, self.attempt = process.claim_folder(case, socket.gethostname(), rank, attempt)
+        self.folder, self.attempt = process.claim_folder(case, host_name(), rank, attempt)
         self._progress = self._new_progress()
         self._progress.identify(rank, self.attempt, world_size)
         self._section = section_type(self._progress)

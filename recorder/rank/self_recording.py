@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from hanglab.recorder.case import folders
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.rank.flight_recorder_switches import switches
 from hanglab.recorder.system import procfs, socket_folders
+from hanglab.recorder.system.host_name import host_name
 
 HANG_AFTER = 30.0
 _JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
@@ -57,7 +57,7 @@ def begin(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
                 raise CannotRecord(str(error)) from error
         except (OSError, ValueError) as error:
             raise CannotRecord(str(error)) from error
-    host = folders.host_folder(case, socket.gethostname())
+    host = folders.host_folder(case, host_name())
     os.environ.update(switches(os.environ, runtime, host))
     os.environ["HANGLAB_CASE"] = str(case)
     os.environ["HANGLAB_RUNTIME"] = str(runtime)
@@ -149,7 +149,7 @@ def _new_case(out: str | os.PathLike[str] | None) -> Path:
 
 
 def _start_agent(case: Path, runtime: Path, hang_after: float, lock: int) -> None:
-    host = folders.host_folder(case, socket.gethostname())
+    host = folders.host_folder(case, host_name())
     folders.make_private(host / files.TIMEOUT_DUMPS.name)
     command = [sys.executable, "-m", "hanglab.recorder.agent"]
     command += ["--case", str(case), "--runtime", str(runtime), "--hang-after", str(hang_after)]

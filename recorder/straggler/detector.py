@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.sections import Entry, Kind, SectionEntries
 from hanglab.recorder.straggler.window import WaitState
+from hanglab.recorder.system.host_name import host_name
 
 log = logging.getLogger("hanglab.straggler")
 
@@ -97,7 +97,7 @@ class Detector:
         self._latest: Report | None = None
         self._number = 0
         Detector._made += 1
-        self._measuring = Measurements(node_name or socket.gethostname(), kernel_interval)
+        self._measuring = Measurements(node_name or host_name(), kernel_interval)
         self._peers = Peers(
             f"hanglab/straggler/{name or Detector._made}/",
             folder,

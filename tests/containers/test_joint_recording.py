@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.launchers.docker.recording import JointRecording
+from hanglab.harness.launchers.docker.node_facts import KeptFacts
+from hanglab.harness.launchers.nodes.joint_recording import JointRecording
 from hanglab.harness.launchers.supervision.agent_process import AgentDied
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.recorder.case import evidence_files as files
@@ -26,6 +27,7 @@ class PlayedNodes:
         self.alive = {0, 1, 2}
         self.paused: set[int] = set()
         self.recording: JointRecording | None = None
+        self.facts = KeptFacts()
 
     def order(self, number: int, line: Message) -> bool:
         self.orders.append((number, line["command"]))
@@ -48,12 +50,12 @@ class PlayedNodes:
     def is_paused(self, number: int) -> bool:
         return number in self.paused
 
-    def facts(self) -> Mapping[int, Container]:
-        return {
-            number: Container(clock(), f"c{number}", "paused" if n else "running")
-            for number in range(3)
-            for n in [number in self.paused]
-        }
+    def keep_facts(self, case: Path) -> None:
+        names = self.names()
+        states = {n: "paused" if n in self.paused else "running" for n in names}
+        self.facts.keep(
+            case, {name: Container(clock(), f"c{n}", states[n]) for n, name in names.items()}
+        )
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_a_paused_node_is_not_waited_for(
     recording.finish(ended_by_recorder=True)
     case = CaseReader(tmp_path)
     (absence,) = case.absent
-    assert (absence.host, absence.reason) == ("node2", "the container is paused")
+    assert (absence.host, absence.reason) == ("node2", "the node is paused")
     container = case.hosts["node2"].read(files.CONTAINER)
     assert container is not None and container.status == "paused"
 

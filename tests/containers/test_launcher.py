@@ -17,7 +17,7 @@ from hanglab.harness.faults.fault import Fault
 from hanglab.harness.hosts import HostSettings
 from hanglab.harness.launchers.docker.image import USER
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
-from hanglab.harness.launchers.docker.placement import TooManyNodes, devices_of, placed
+from hanglab.harness.launchers.nodes.placement import TooManyNodes, devices_of, placed
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -16,7 +16,7 @@ import pytest
 from conditions import wait_for
 from containers_support import SLEEPS, TELLS, all_exits, make_plan, pause, remains, running
 
-from hanglab.harness.launchers.docker import owners
+from hanglab.harness.launchers import owners
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.docker.reaping import reap
 

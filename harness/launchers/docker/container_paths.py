@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from hanglab.recorder.system import procfs
@@ -18,14 +17,6 @@ DUMPS: Final = f"{LOG}/timeout_dump_rank"
 PIPES: Final = f"{TEMPORARY}/dump_rank"
 #: Holds the folder ``hanglab`` where the code of a checkout stands in for the image's.
 SOURCE: Final = "/opt/hanglab-source"
-
-
-def with_hook(path: str | None) -> str:
-    """A PYTHONPATH whose first folder starts the recorder in every rank."""
-    from hanglab.recorder import rank as recorder
-
-    folder = str(recorder.hook_dir())
-    return folder if not path else folder + os.pathsep + path
 
 
 def everyone() -> set[int]:

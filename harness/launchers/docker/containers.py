@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from hanglab.harness.faults.host_fault import strikes_in
 from hanglab.harness.hosts import HostSettings
-from hanglab.harness.launchers import protocol
-from hanglab.harness.launchers.docker import container_paths, image, owners
+from hanglab.harness.launchers import owners, protocol
+from hanglab.harness.launchers.docker import container_paths, image
 from hanglab.harness.launchers.docker.environment import node_environment
 from hanglab.harness.launchers.docker.errors import explained
-from hanglab.harness.launchers.docker.placement import devices_of
 from hanglab.harness.launchers.docker.user_programs import shared_path, source_folders
+from hanglab.harness.launchers.nodes.placement import devices_of
 from hanglab.harness.launchers.protocol import JobPlan
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hanglab.harness.launchers.docker.containers import (
 )
 from hanglab.harness.launchers.docker.image import find_image, image_name
 from hanglab.harness.launchers.docker.job import ContainerJob
-from hanglab.harness.launchers.docker.placement import placed
 from hanglab.harness.launchers.docker.reaping import reap
+from hanglab.harness.launchers.nodes.placement import placed
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError
 from hanglab.harness.launchers.supervision.client import new_runtime_dir
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Container as Record
-from hanglab.recorder.case.writer import clock
+from hanglab.recorder.case.writer import clock, write
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -36,3 +43,20 @@ def facts_of(container: Container) -> Record:
         addresses=addresses,
         networks=len(networks),
     )
+
+
+class KeptFacts:
+    """Docker's records of a job's nodes in its Case."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Record] = {}
+
+    def keep(self, case: Path, found: Mapping[str, Record]) -> None:
+        """Writes records by the nodes' names: the first of each, and what is known only later."""
+        for name, now in found.items():
+            before = self._kept.get(name)
+            if before is not None:
+                now = msgspec.structs.replace(before, oom_killed=before.oom_killed | now.oom_killed)
+            self._kept[name] = now
+            with suppress(OSError):
+                write(folders.host_folder(case, name), files.CONTAINER, now)

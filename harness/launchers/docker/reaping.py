@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanglab.harness.launchers.docker import owners
+from hanglab.harness.launchers import owners
 from hanglab.harness.launchers.docker.errors import explained
 from hanglab.harness.launchers.docker.network import remove_network
 from hanglab.harness.launchers.protocol import RemainsLeft

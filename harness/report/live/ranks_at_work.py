@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from hanglab.recorder.case.progress import Counters
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.case.records import JobRecord, RankProcess
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.host_name import host_name
 
 #: Seconds after which a rank whose counters stand still is looked at closely: a step without
 #: any section or operation may well take this long.
@@ -126,7 +126,7 @@ def _ended(rank: RankCase, process: RankProcess | None) -> str:
 
 def _is_here(rank: RankCase) -> bool:
     case = rank.folder.parents[3]
-    return folders.host_folder(case, socket.gethostname()).name == rank.host
+    return folders.host_folder(case, host_name()).name == rank.host
 
 
 def agents_of(case: Path) -> list[int]:

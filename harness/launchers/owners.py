@@ -1,4 +1,4 @@
-"""Labels that say whose a container or network is, and whether that one still lives."""
+"""Labels that say whose a container, network or job is, and whether that one still lives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED: Final = "hanglab.shared"
 
 def labels_of(job: str, run: Path, scenario: str) -> dict[str, str]:
     """Labels of everything that belongs to a job of this process."""
-    return {OWNER: _identity(os.getpid()), JOB: job, RUN: str(run), SCENARIO: scenario}
+    return {OWNER: identity(os.getpid()), JOB: job, RUN: str(run), SCENARIO: scenario}
 
 
 def is_dead(labels: Mapping[str, str]) -> bool | None:
@@ -36,10 +36,10 @@ def is_dead(labels: Mapping[str, str]) -> bool | None:
         return True if machine and machine == _machine() else None
     if namespace != _namespace() or not pid.isdecimal():
         return None
-    return _identity(int(pid)) != owner
+    return identity(int(pid)) != owner
 
 
-def _identity(pid: int) -> str:
+def identity(pid: int) -> str:
     """A process for all time: machine, boot, namespace, number, and start in ticks since boot."""
     return f"{_machine()}:{_boot()}:{_namespace()}:{pid}:{_started(pid)}"
 

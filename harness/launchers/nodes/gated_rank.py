@@ -1,8 +1,8 @@
-"""A rank in a container: it imports torch, waits until all nodes are there, and runs the program.
+"""A rank of several nodes: imports torch, waits until all are there, runs the program.
 
-``python -m hanglab.harness.launchers.docker.rank_main GATE SCRIPT FUNCTION [ARGUMENT...]``;
+``python -m hanglab.harness.launchers.nodes.gated_rank GATE SCRIPT FUNCTION [ARGUMENT...]``;
 an empty FUNCTION runs the script as ``__main__``.  GATE is a descriptor from
-which one line comes: the variables that are known only when all containers are
+which one line comes: the variables that are known only when all nodes are
 there, as a JSON object.
 """
 

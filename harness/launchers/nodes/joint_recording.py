@@ -20,7 +20,6 @@ from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.records import (
     Absence,
     Clock,
-    Container,
     Exit,
     JobRecord,
     Trigger,
@@ -55,8 +54,8 @@ class RecordedNodes(Protocol):
 
     def is_paused(self, number: int) -> bool: ...
 
-    def facts(self) -> Mapping[int, Container]:
-        """Docker's records of the nodes now, as far as it answers."""
+    def keep_facts(self, case: Path) -> None:
+        """Writes into the Case what only the launcher knows; at the capture, and at the end."""
 
 
 @dataclass
@@ -92,7 +91,6 @@ class JointRecording:
         #: The capture that is to be made, and since when (monotonic).
         self._wanted: tuple[Trigger, float] | None = None
         self._capturing: float | None = None
-        self._facts: dict[int, Container] = {}
         self._died: str | None = None
 
     def take(self, number: int, line: Message) -> None:
@@ -158,7 +156,7 @@ class JointRecording:
 
     def finish(self, *, ended_by_recorder: bool) -> None:
         self._catch_up()
-        self._keep_facts()
+        self._nodes.keep_facts(self._case)
         self._job.ended = clock()
         self._job.clocks_ahead_ns = {self._name(n): ahead for n, ahead in self._ahead.items()}
         self._job.ended_by_recorder = ended_by_recorder
@@ -216,8 +214,8 @@ class JointRecording:
                 if not self._is_silent(number):
                     return
                 why = "paused" if self._nodes.is_paused(number) else "there, and does not answer"
-                agent.lost = f"the container is {why}"
-            self._keep_facts()
+                agent.lost = f"the node is {why}"
+            self._nodes.keep_facts(self._case)
             self._capturing = time.monotonic()
             line = {"command": "capture", "kind": trigger.kind, "detail": trigger.detail}
             for number, agent in self._agents.items():
@@ -269,17 +267,6 @@ class JointRecording:
 
     def _name(self, number: int) -> str:
         return self._nodes.names()[number]
-
-    def _keep_facts(self) -> None:
-        """Keep Docker's records now, and those that are known only at the end of the job."""
-        for number, now in self._nodes.facts().items():
-            before = self._facts.get(number)
-            if before is not None:
-                now = msgspec.structs.replace(before, oom_killed=before.oom_killed | now.oom_killed)
-            self._facts[number] = now
-            folder = folders.host_folder(self._case, self._name(number))
-            with suppress(OSError):
-                write(folder, files.CONTAINER, now)
 
     def _write_exit(self, number: int, rank: int, end: Exit, stderr: Path) -> None:
         folder = folders.rank_folder(self._case, self._name(number), rank)

@@ -1,0 +1,1 @@
+"""Jobs over several nodes: what all launchers share that start a process of their own on each."""
