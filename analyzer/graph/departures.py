@@ -156,7 +156,11 @@ class ProgramOrders:
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side) for side in sides):
             return None
-        return self._departure(odd, sides, tied=tied)
+        departure = self._departure(odd, sides, tied=tied)
+        if departure is not None and waits is not None and departure.edit is Edit.LEFT_OUT:
+            # Whoever left an operation out is missed, or meets another one.
+            return departure if _is_missed(odd, waits) else None
+        return departure
 
     def _is_shared(self, side: PartedOrders) -> bool:
         """True if a third rank made the call at which the first left the order, behind the same."""
@@ -437,6 +441,15 @@ def _holds_up(rank: int, waits: OpenOperations) -> bool:
     """True if the rank waits, or somebody waits for it."""
     return rank in waits.by_rank or any(
         rank in operation.absent for operation in waits.operations.values()
+    )
+
+
+def _is_missed(rank: int, waits: OpenOperations) -> bool:
+    """True if an operation lacks the rank, or is one in which ranks do not agree."""
+    return any(
+        rank in {*operation.absent, *operation.unknown}
+        or (operation.explained and rank in operation.waiters)
+        for operation in waits.operations.values()
     )
 
 

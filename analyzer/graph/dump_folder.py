@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from hanglab.analyzer.flight_recorder import load_folder
-from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
 from hanglab.analyzer.flight_recorder.loading import identity
 from hanglab.analyzer.graph.builder import graph_of_summaries
-from hanglab.analyzer.graph.thresholds import FULL_RANKS, PEERS, SMALL
+from hanglab.analyzer.graph.progressing_ranks import find_undated
+from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.call_lookup import DumpsInMemory, DumpSource
 from hanglab.analyzer.matching.generations import (
@@ -24,7 +25,6 @@ from hanglab.analyzer.matching.generations import (
 )
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.verdict import Unusable
-from hanglab.analyzer.worlds.activity import in_usual_pause
 from hanglab.analyzer.worlds.folder import FolderWorld, read_worlds
 
 T = TypeVar("T")
@@ -109,28 +109,8 @@ def _world_graph(
 ) -> WorldGraph:
     moving: set[int] = set()
     graph = graph_of_summaries(merged, source, expected=expected)
-    while more := _in_usual_pauses(graph, merged, source):
+    while more := find_undated(graph, merged):
         # Without them, waiting ends elsewhere.
         moving.update(more)
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
     return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside, world.restarted)
-
-
-def _in_usual_pauses(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> list[int]:
-    """Ranks that others wait for, and that may have been on their way to them."""
-    peers = {
-        sink.rank: [rank for rank in sink.victims if rank in sink.awaited.group.members][:PEERS]
-        for sink in graph.sinks[:FULL_RANKS]
-        if sink.rank in merged.ranks
-        and not sink.unknown
-        and merged.ranks[sink.rank].activity.quiet_ns == ABSENT
-    }
-    if not peers:
-        return []
-    dumps = source.many({*peers, *(peer for others in peers.values() for peer in others)})
-    return [
-        rank
-        for rank, others in peers.items()
-        if rank in dumps
-        and in_usual_pause(dumps[rank], [dumps[peer] for peer in others if peer in dumps])
-    ]

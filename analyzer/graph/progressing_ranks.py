@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import LOOKED_AT_NUMBERS
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
-from hanglab.analyzer.worlds.thresholds import COPIED_LATER_NS
+from hanglab.analyzer.worlds.thresholds import CLOCK_UNSET_NS, COPIED_LATER_NS
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
 #: Of operations that no member finishes before all have entered them.
@@ -37,6 +38,32 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
         progressing.update(_senders_behind(group, merged))
     progressing.update(_dumped_before(merged, group_table))
     return sorted(progressing)
+
+
+def find_undated(graph: WaitForGraph, merged: MergedSummaries) -> set[int]:
+    """Ranks that end waits, by dumps of which nothing tells how long after its last event each was
+    written.
+
+    Such a rank was absent, or its device in an operation, at a moment that may lie before what
+    its peers wait for.  What it waits in itself holds it whenever it was dumped.  A wait that
+    outlived its timeout shows that the dumps are those that torch takes then.
+    """
+    summaries = merged.ranks.values()
+    newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
+    for summary in summaries:
+        limit = summary.activity.timeout_ns
+        since = [p.created_ns for p in summary.pending if p.created_ns > 0]
+        if limit != ABSENT and since and newest - min(since) >= limit:
+            return set()
+    found = set()
+    for sink in graph.sinks:
+        activity = merged.ranks[sink.rank].activity if sink.rank in merged.ranks else None
+        if activity is None or sink.unknown:
+            continue
+        bare = activity.last_ns == ABSENT and newest > CLOCK_UNSET_NS
+        if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
+            found.add(sink.rank)
+    return found
 
 
 def _dumped_before(merged: MergedSummaries, group_table: GroupTable) -> Iterator[int]:
