@@ -13,7 +13,7 @@ import time
 
 from watch_jobs import ELSEWHERE, HANGS, HEALTHY, MadeUpJob
 
-from hanglab.harness.watching.job_pace import JobPace
+from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
 
 #: Seconds between two looks, as in the service.
@@ -26,12 +26,12 @@ MOST_S = 600.0
 
 def alarms(job: MadeUpJob, limits: PaceLimits, until_s: float, elsewhere: bool) -> list[float]:
     """Times of the alarms; after each the job counts as having been looked at and found well."""
-    pace: JobPace | None = None
+    pace: JobPauses | None = None
     found = []
     rounds = 0
     for at_s, signs in job.readings(EVERY_S):
         if pace is None:
-            pace = JobPace(limits, at_s, elsewhere=elsewhere)
+            pace = JobPauses(limits, at_s, elsewhere=elsewhere)
         seen: frozenset[int] = frozenset()
         doubtful = pace.doubtful
         if not doubtful:

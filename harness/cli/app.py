@@ -38,6 +38,7 @@ from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.trace import trace
 from hanglab.harness.cli.unpack import unpack
 from hanglab.harness.cli.upload import upload
+from hanglab.harness.cli.watch import watch
 
 
 class Commands(TyperGroup):
@@ -72,6 +73,7 @@ app.command()(pack)
 app.command()(unpack)
 app.command()(redact)
 app.command()(upload)
+app.command()(watch)
 app.command()(analyze)
 app.command()(explain)
 app.command()(entries)

@@ -25,7 +25,7 @@ _AGENT_S = 20.0
 _CAPTURE_S = 15.0
 _PACE_S = 0.05
 #: What tells ranks of one job from those of another with the same parent.
-_JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 
 class NoSuchProcess(UsageError, ProcessLookupError):
@@ -70,10 +70,10 @@ def all_ranks() -> list[list[FoundRank]]:
 
     Raises NoRanks.
     """
-    mine = [pid for pid in _below(1, all_of_them=True) if _is_mine(pid)]
+    mine = [pid for pid in _below(1, all_of_them=True) if is_mine(pid)]
     jobs: dict[tuple[object, ...], list[FoundRank]] = {}
     for rank in find_ranks(mine, spawned=True):
-        jobs.setdefault(_job_of(rank), []).append(rank)
+        jobs.setdefault(job_of(rank), []).append(rank)
     if not jobs:
         raise NoRanks("No rank of any job runs here, as far as this user may look.")
     return list(jobs.values())
@@ -180,7 +180,7 @@ def check_process(pid: int) -> None:
 
 
 def _check_owner(pid: int) -> None:
-    if _is_mine(pid):
+    if is_mine(pid):
         return
     owner = procfs.owner(pid)
     if owner is None:
@@ -199,7 +199,7 @@ def _check_owner(pid: int) -> None:
     raise NotYours(f"Process {pid} belongs to {name}, and its state may not be read.", remedy)
 
 
-def _is_mine(pid: int) -> bool:
+def is_mine(pid: int) -> bool:
     """True if its environment may be read, and so all else about it that matters."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -242,16 +242,16 @@ def _siblings(pid: int) -> list[FoundRank]:
     if stat is None:
         return []
     around = [pid] if stat.ppid <= 1 else _below(stat.ppid)
-    found = find_ranks([one for one in around if _is_mine(one)], spawned=True)
+    found = find_ranks([one for one in around if is_mine(one)], spawned=True)
     mine = next((rank for rank in found if rank.pid == pid), None)
     if mine is None:
         return []
-    return [rank for rank in found if _job_of(rank) == _job_of(mine)]
+    return [rank for rank in found if job_of(rank) == job_of(mine)]
 
 
-def _job_of(rank: FoundRank) -> tuple[object, ...]:
+def job_of(rank: FoundRank) -> tuple[object, ...]:
     environment = procfs.environment(rank.pid)
-    names = tuple(environment.get(name, "") for name in _JOB_NAMES)
+    names = tuple(environment.get(name, "") for name in JOB_NAMES)
     stat = procfs.stat(rank.pid)
     # Ranks that srun or mpirun started may have parents of their own.
     parent = stat.ppid if stat is not None and not any(names) else 0

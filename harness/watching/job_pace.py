@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hanglab.harness.watching.pace import Pace, PaceLimits
+from hanglab.harness.watching.pace import PaceLimits, Pauses
 from hanglab.harness.watching.signs import RankActivity, Signs
 
 #: Where ranks run on other hosts, too, those may evaluate or write while all here wait: so many
@@ -20,18 +20,18 @@ Stop = Literal["", "all", "most"]
 
 
 @dataclass
-class _RankPace:
+class _RankPauses:
     activity: RankActivity
-    pace: Pace
+    pace: Pauses
 
 
-class JobPace:
+class JobPauses:
     """Judge of one job's looks."""
 
     def __init__(
         self, limits: PaceLimits, at_s: float, age_s: float = 0.0, *, elsewhere: bool = False
     ) -> None:
-        """``elsewhere``: the job has ranks on other hosts; the rest as for :class:`Pace`."""
+        """``elsewhere``: the job has ranks on other hosts; the rest as for :class:`Pauses`."""
         alone_s = _ALONE_FACTOR * limits.still_s
         if elsewhere:
             still_s = _ELSEWHERE_FACTOR * limits.still_s
@@ -41,10 +41,10 @@ class JobPace:
                 busy_s=max(limits.busy_s, still_s),
                 warming_s=max(limits.warming_s, still_s),
             )
-        self.pace = Pace(limits, at_s, age_s)
+        self.pace = Pauses(limits, at_s, age_s)
         self._alone = replace(limits, still_s=alone_s, busy_s=alone_s, warming_s=alone_s)
         self._age_s = age_s
-        self._ranks: dict[int, _RankPace] = {}
+        self._ranks: dict[int, _RankPauses] = {}
         #: Whether anything moved at the last look.
         self.moved = False
 
@@ -61,7 +61,9 @@ class JobPace:
         for pid, signs in ranks.items():
             known = self._ranks.get(pid)
             if known is None:
-                known = _RankPace(RankActivity(signs, at_s), Pace(self._alone, at_s, self._age_s))
+                known = _RankPauses(
+                    RankActivity(signs, at_s), Pauses(self._alone, at_s, self._age_s)
+                )
                 self._ranks[pid] = known
                 # Whoever comes, moves.
                 self.pace.look(at_s, True, learn=False)

@@ -47,7 +47,7 @@ class PaceLimits:
         )
 
 
-class Pace:
+class Pauses:
     """Pauses of something that moves.  ``look`` is to be called every second or so."""
 
     def __init__(self, limits: PaceLimits, at_s: float, age_s: float = 0.0) -> None:

@@ -43,7 +43,7 @@ class Signs(NamedTuple):
     state: str = "S"
 
 
-class Activity(NamedTuple):
+class LookResult(NamedTuple):
     """A rank since the last look: it moved, or only computed, or neither; or was stopped."""
 
     moved: bool
@@ -52,7 +52,7 @@ class Activity(NamedTuple):
 
 
 @dataclass
-class _Rate:
+class _ByteRate:
     """Bytes of one kind, of late and usually."""
 
     total: int
@@ -90,14 +90,14 @@ class RankActivity:
         self._at_s = at_s
         self._moved_at_s = at_s
         self._rates = [
-            _Rate(signs.io_bytes, _TALK),
-            _Rate(signs.peer_bytes),
-            _Rate(signs.other_bytes, _TALK),
+            _ByteRate(signs.io_bytes, _TALK),
+            _ByteRate(signs.peer_bytes),
+            _ByteRate(signs.other_bytes, _TALK),
         ]
         self._at_move = [rate.total for rate in self._rates]
 
-    def look(self, signs: Signs, at_s: float) -> Activity:
-        """Activity since the last look; ``at_s`` as for :class:`Pace`."""
+    def look(self, signs: Signs, at_s: float) -> LookResult:
+        """LookResult since the last look; ``at_s`` as for :class:`Pauses`."""
         before, self._signs = self._signs, signs
         seconds = max(1e-9, at_s - self._at_s)
         self._at_s = at_s
@@ -112,4 +112,4 @@ class RankActivity:
             self._at_move = [rate.total for rate in self._rates]
             self._moved_at_s = at_s
         busy = (signs.wanted_s - before.wanted_s) / seconds >= BUSY_SHARE
-        return Activity(moved, busy, signs.state in "Tt")
+        return LookResult(moved, busy, signs.state in "Tt")

@@ -56,7 +56,7 @@ class ExitWatch:
         if rank is None:
             return
         stat = rank.stat()
-        if stat is not None and stat.state == "Z" and _may_read(rank.pid):
+        if stat is not None and stat.state == "Z" and may_read(rank.pid):
             rank.seen_status = stat.exit_status
             os.close(descriptor)
         else:
@@ -65,7 +65,7 @@ class ExitWatch:
     def read(self, ranks: list[WatchedRank]) -> None:
         """Take in what the kernel, or a launcher, tells of ranks that have been collected."""
         for descriptor, rank in list(self._leaving.items()):
-            status = _status_of(descriptor)
+            status = status_of(descriptor)
             if status is not None:
                 rank.seen_status = status
                 del self._leaving[descriptor]
@@ -83,13 +83,13 @@ class ExitWatch:
         self._leaving.clear()
 
 
-def _may_read(pid: int) -> bool:
+def may_read(pid: int) -> bool:
     """True if a zombie's status may be read; otherwise it reads as 0."""
     owner = procfs.owner(pid)
     return owner is not None and os.geteuid() in (0, owner[0])
 
 
-def _status_of(descriptor: int) -> int | None:
+def status_of(descriptor: int) -> int | None:
     """Status as waitpid gave it to whoever collected it; None where the kernel does not tell."""
     buffer = bytearray(_INFO.size)
     struct.pack_into("<Q", buffer, 0, _WITH_EXIT)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanglab.harness.watching.job_pace import JobPace
-from hanglab.harness.watching.pace import Pace, PaceLimits
+from hanglab.harness.watching.job_pace import JobPauses
+from hanglab.harness.watching.pace import PaceLimits, Pauses
 from hanglab.harness.watching.signs import RankActivity, Signs
 
 LIMITS = PaceLimits()
@@ -20,11 +20,12 @@ def grown(signs: Signs, **more: float) -> Signs:
     )
 
 
-def old_pace() -> Pace:
+def old_pace() -> Pauses:
     """The pace of a job that is past its warming up."""
-    return Pace(LIMITS, 0.0, age_s=10_000.0)
+    return Pauses(LIMITS, 0.0, age_s=10_000.0)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.floats(0.2, 119.0), min_size=1, max_size=60))
 def test_pauses_below_the_least_are_never_unusual(pauses: list[float]) -> None:
     pace, at = old_pace(), 0.0
@@ -37,6 +38,7 @@ def test_pauses_below_the_least_are_never_unusual(pauses: list[float]) -> None:
         pace.look(at, True)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.floats(1.0, 900.0), max_size=30),
     st.booleans(),
@@ -46,7 +48,7 @@ def test_a_pause_that_does_not_end_is_told_in_bounded_time(
     pauses: list[float], busy: bool, age_s: float
 ) -> None:
     """Whatever was learned: at twice the longest pause, or four minutes more, it is told."""
-    pace, at = Pace(LIMITS, 0.0, age_s), 0.0
+    pace, at = Pauses(LIMITS, 0.0, age_s), 0.0
     for pause in pauses:
         while pause > 0:
             at += 5.0
@@ -71,7 +73,7 @@ def test_a_pause_as_long_as_an_earlier_one_is_usual() -> None:
 
 
 def test_what_a_young_job_pauses_is_not_learned() -> None:
-    pace = Pace(LIMITS, 0.0)
+    pace = Pauses(LIMITS, 0.0)
     for at in range(0, 250, 5):
         pace.look(at, False, busy=True)
     pace.look(250, True)
@@ -140,7 +142,7 @@ class Played:
     """A job of four ranks at whose signs a watch looks every two seconds."""
 
     def __init__(self, *, elsewhere: bool = False) -> None:
-        self.pace = JobPace(LIMITS, 0.0, age_s=10_000.0, elsewhere=elsewhere)
+        self.pace = JobPauses(LIMITS, 0.0, age_s=10_000.0, elsewhere=elsewhere)
         self.at = 0.0
         self.ranks = dict.fromkeys(range(4), NOTHING)
         self.go(60, {rank: {"peer_bytes": 100_000, "wanted_s": 1.0} for rank in range(4)})

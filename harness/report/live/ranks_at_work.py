@@ -137,7 +137,12 @@ def agents_of(case: Path) -> list[int]:
 
 def agents() -> Sequence[tuple[int, Path]]:
     """The recorder's agents on this host, each with the Case that it writes."""
-    return [(pid, case) for pid in procfs.everyone() if (case := _told(pid, "--case"))]
+    return [(pid, case) for pid in procfs.everyone() if (case := agent_case(pid))]
+
+
+def agent_case(pid: int) -> Path | None:
+    """The Case that a process writes as a recorder's agent; None where it is none."""
+    return _told(pid, "--case")
 
 
 def runtime_of(case: Path) -> Path | None:

@@ -1,0 +1,334 @@
+"""The watch itself: finds jobs, looks at them, has those captured that stop, tells of it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.recording.case_folder import want_of_room
+from hanglab.harness.watching.capturing import CaptureResult, RunningCapture
+from hanglab.harness.watching.closer_look import CloserLook
+from hanglab.harness.watching.endings import EndWatch, SeenEnding
+from hanglab.harness.watching.events import WatchEvent
+from hanglab.harness.watching.finding import FoundJob, JobFinder
+from hanglab.harness.watching.job_pace import JobPauses
+from hanglab.harness.watching.pace import PaceLimits
+from hanglab.harness.watching.readings import RankReader, read_all
+from hanglab.recorder.agent.counters import CounterFile
+from hanglab.recorder.attach.registration import process_age
+from hanglab.recorder.attach.tree import FoundRank
+from hanglab.recorder.case import folders
+from hanglab.recorder.system import procfs
+
+#: Seconds between two looks at ranks, and between two searches for them.
+LOOK_S = 2.0
+SEARCH_S = 10.0
+#: A watch with shorter limits, as in tests, looks so many times in the shortest.
+_LOOKS = 30.0
+#: For so many seconds a capture looks whether anything moves.
+_CAPTURE_S = 5.0
+#: Captures that run at once.
+_AT_ONCE = 2
+#: Looks in a row with movement after which a job that had stopped goes on: what a timeout frees
+#: moves for a moment, too, before it fails.
+_RESUMED = 5
+#: Seconds after which a job without ranks here is forgotten.
+_FORGOTTEN_S = 3600.0
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """``out`` is the folder of the Cases."""
+
+    out: Path
+    limits: PaceLimits = field(default_factory=PaceLimits)
+    #: Ends jobs that hang once they have been captured.
+    end_jobs: bool = False
+    #: Looks only at jobs below this process.
+    below: int | None = None
+    capture_s: float = _CAPTURE_S
+
+
+@dataclass
+class _WatchedJob:
+    found: FoundJob
+    pace: JobPauses
+    readers: dict[int, RankReader] = field(default_factory=dict)
+    closer: CloserLook = field(default_factory=CloserLook)
+    capture: RunningCapture | None = None
+    #: Told to stand, until it moves again.
+    stopped: bool = False
+    moved_looks: int = 0
+    rested_s: float = 0.0
+    #: Whether the attempt's first failure has been told, and which attempt it is.
+    failed: bool = False
+    attempt: int = 0
+    gone_s: float | None = None
+
+
+class WatchService:
+    """One watch of one host.  ``tell`` takes events; ``say`` sentences for its log."""
+
+    def __init__(
+        self,
+        settings: WatchSettings,
+        tell: Callable[[WatchEvent], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._tell = tell
+        self._say = say
+        self._finder = JobFinder(settings.below)
+        self._ends = EndWatch()
+        self._jobs: dict[tuple[object, ...], _WatchedJob] = {}
+        self._searched_s = float("-inf")
+        self._said: dict[str, float] = {}
+        #: Pauses that a closer look showed to be none of a hang.
+        self.suspicions = 0
+        shortest = min(settings.limits.still_s, settings.limits.busy_s)
+        self._look_s = min(LOOK_S, shortest / _LOOKS)
+        self._search_s = min(SEARCH_S, shortest / 4)
+
+    @property
+    def jobs(self) -> Sequence[dict[str, Any]]:
+        """Jobs that have ranks here, as metrics show them."""
+        return [
+            {
+                "job": job.found.name,
+                "ranks": len(job.readers),
+                "stopped": job.stopped,
+                "pause_s": job.pace.pace.pause_s,
+                "limit_s": job.pace.pace.limit_s,
+            }
+            for job in self._jobs.values()
+            if job.readers
+        ]
+
+    def run(self, over: Callable[[], bool]) -> None:
+        """Watches until ``over``; what fails is said, and the watch goes on."""
+        due_s = time.monotonic()
+        try:
+            while not over():
+                for end in self._ends.wait(max(0.0, due_s - time.monotonic())):
+                    self._trying(lambda end=end: self._take_end(end))  # type: ignore[misc]
+                if time.monotonic() >= due_s:
+                    due_s = time.monotonic() + self._look_s
+                    self._trying(self._look)
+        finally:
+            self._ends.close()
+            for job in self._jobs.values():
+                job.closer.close()
+                if job.capture is not None:
+                    job.capture.close()
+
+    def _trying(self, what: Callable[[], None]) -> None:
+        try:
+            what()
+        except HanglabError as error:
+            self._say_once(f"{error} {error.advice}")
+        except Exception as error:
+            self._say_once(f"a look failed with {type(error).__name__}: {error}")
+
+    def _say_once(self, text: str) -> None:
+        """Say a sentence, the same one at most once in ten minutes."""
+        now = time.monotonic()
+        if now - self._said.get(text, float("-inf")) > 600.0:
+            if len(self._said) > 1000:
+                self._said.clear()
+            self._said[text] = now
+            self._say(text)
+
+    # Looking.
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._searched_s >= self._search_s:
+            self._searched_s = now_s
+            self._search(now_s)
+        for job in list(self._jobs.values()):
+            if job.readers:
+                self._look_at(job)
+            self._conclude(job)
+
+    def _search(self, now_s: float) -> None:
+        found = {job.key: job for job in self._finder.look()}
+        for key, one in found.items():
+            job = self._jobs.get(key)
+            if job is None:
+                age_s = max((process_age(pid) or 0.0 for pid in one.ranks), default=0.0)
+                pace = JobPauses(self._settings.limits, now_s, age_s, elsewhere=one.elsewhere)
+                job = self._jobs[key] = _WatchedJob(one, pace)
+                self._say(f"{one.name}: {len(one.ranks)} ranks here are watched")
+            job.found = one
+            self._follow(job)
+        for key, job in list(self._jobs.items()):
+            if key in found:
+                job.gone_s = None
+                continue
+            job.readers.clear()
+            job.gone_s = job.gone_s if job.gone_s is not None else now_s
+            if job.capture is None and now_s - job.gone_s > _FORGOTTEN_S:
+                del self._jobs[key]
+
+    def _follow(self, job: _WatchedJob) -> None:
+        """Readers for ranks that have come; an attempt of new ranks alone begins anew."""
+        ranks = job.found.ranks
+        fresh = ranks.keys() - job.readers.keys()
+        if fresh and len(fresh) == len(ranks):
+            anew = job.attempt or job.failed or job.gone_s is not None
+            attempt = max(rank.attempt for rank in ranks.values())
+            job.attempt = max(attempt, job.attempt + 1) if anew else attempt
+            job.failed = job.stopped = False
+        for pid in job.readers.keys() - ranks.keys():
+            del job.readers[pid]
+        for pid in fresh:
+            started = self._finder.started.get(pid)
+            if started is None:
+                continue
+            rank = ranks[pid]
+            port = procfs.environment(pid).get("MASTER_PORT", "")
+            job.readers[pid] = RankReader(
+                pid,
+                started,
+                int(port) if port.isdecimal() else None,
+                _counters(job.found.case, rank),
+            )
+            self._ends.add(rank)
+        for pid, reader in job.readers.items():
+            reader.below = self._finder.below.get(pid, [])
+
+    def _look_at(self, job: _WatchedJob) -> None:
+        signs = read_all(job.readers.values())
+        seen = job.closer.look(job.pace) if not job.stopped else frozenset()
+        job.pace.look(time.monotonic(), signs, seen)
+        if job.stopped:
+            job.moved_looks = job.moved_looks + 1 if job.pace.moved else 0
+            if job.moved_looks >= _RESUMED and signs:
+                self._resume(job)
+        elif job.pace.stop and job.capture is None:
+            self._begin_capture(job, sorted(signs))
+
+    def _resume(self, job: _WatchedJob) -> None:
+        job.stopped = False
+        job.moved_looks = 0
+        words = f"{job.found.name} moves again, after it had rested for {job.rested_s:.0f} s."
+        self._tell(WatchEvent("resumed", job.found.name, words, attempt=job.attempt))
+
+    # Capturing.
+
+    def _begin_capture(self, job: _WatchedJob, pids: Sequence[int]) -> None:
+        if sum(one.capture is not None for one in self._jobs.values()) >= _AT_ONCE or not pids:
+            return
+        job.rested_s = job.pace.rested_s
+        out = self._settings.out
+        try:
+            folders.make_private(out)
+            if problem := want_of_room(out):
+                self._uncaptured(job, problem)
+                return
+            job.capture = RunningCapture(pids[0], out, self._settings.capture_s, job.found.case)
+        except OSError as error:
+            self._uncaptured(job, f"{out} cannot be written: {error.strerror or error}")
+
+    def _conclude(self, job: _WatchedJob) -> None:
+        if job.capture is None or (result := job.capture.poll()) is None:
+            return
+        capture, job.capture = job.capture, None
+        if result.verdict is None:
+            if not any(reader.alive() for reader in job.readers.values()):
+                self._say(f"{job.found.name} ended while it was captured: {result.problem}")
+                return
+            self._uncaptured(job, result.problem)
+        elif result.confirmed or (job.pace.stop == "most" and _is_slow(result)):
+            self._stopped(job, result)
+        else:
+            self.suspicions += 1
+            capture.discard()
+            job.pace.forgive()
+            self._say(f"{job.found.name} rested for {job.rested_s:.0f} s, and is at work")
+
+    def _uncaptured(self, job: _WatchedJob, problem: str) -> None:
+        job.stopped = True
+        words = (
+            f"{job.found.name} has not moved for {job.rested_s:.0f} s and could not be captured: "
+            f"{problem}"
+        )
+        self._tell(
+            WatchEvent(
+                "not_captured", job.found.name, words, attempt=job.attempt, rested_s=job.rested_s
+            )
+        )
+
+    def _stopped(self, job: _WatchedJob, result: CaptureResult) -> None:
+        job.stopped = True
+        verdict = result.verdict or {}
+        culprits = [one for one in verdict.get("culprits") or [] if isinstance(one, int)]
+        here = {rank.rank for rank in job.found.ranks.values()}
+        cause = verdict.get("cause")
+        self._tell(
+            WatchEvent(
+                "stopped",
+                job.found.name,
+                str(verdict.get("summary") or "The job does not move."),
+                attempt=job.attempt,
+                cause=str(cause) if cause else None,
+                status=str(verdict.get("status") or ""),
+                culprits=culprits,
+                culprits_here=[rank for rank in culprits if rank in here],
+                case=str(result.case) if result.case is not None else None,
+                signature=f"{cause or 'stopped'} of rank {', '.join(map(str, culprits)) or '?'}",
+                rested_s=job.rested_s,
+            )
+        )
+        if self._settings.end_jobs and verdict.get("status") == "hung":
+            from hanglab.harness.watching.ending_jobs import end_job
+
+            end_job({pid: reader.started for pid, reader in job.readers.items()})
+            self._say(f"{job.found.name} is ended, as --then kill asks for")
+
+    # Ends.
+
+    def _take_end(self, end: SeenEnding) -> None:
+        job = next((one for one in self._jobs.values() if end.pid in one.readers), None)
+        if job is None:
+            return
+        job.readers.pop(end.pid, None)
+        if job.failed or not end.failed or (job.stopped and self._settings.end_jobs):
+            return
+        job.failed = True
+        words = f"{job.found.name}: {end.signature}"
+        if end.error:
+            words += f": {end.error}"
+        self._tell(
+            WatchEvent(
+                "failed",
+                job.found.name,
+                words,
+                attempt=job.attempt,
+                status="failed",
+                culprits=[end.rank.rank],
+                culprits_here=[end.rank.rank],
+                signature=end.signature,
+            )
+        )
+
+
+def _is_slow(result: CaptureResult) -> bool:
+    """True if most ranks have waited for very long for others that are at work."""
+    return (result.verdict or {}).get("status") in ("slow", "inconclusive")
+
+
+def _counters(case: Path | None, rank: FoundRank) -> CounterFile | None:
+    if case is None:
+        return None
+    import socket
+
+    folder = folders.rank_folder(case, socket.gethostname(), rank.rank, rank.attempt)
+    with contextlib.suppress(OSError):
+        return CounterFile(folder)
+    return None
