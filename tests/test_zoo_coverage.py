@@ -68,7 +68,7 @@ def test_the_page_tells_scenarios_and_reasons() -> None:
 
 
 def test_launchers_are_those_that_can_start_it() -> None:
-    on_this_machine = [name for name, spec in LAUNCHERS.items() if not spec.own_hosts]
+    on_this_machine = [name for name, spec in LAUNCHERS.items() if not spec.spread]
     assert on_this_machine[:2] == ["local", "torchrun"] and "docker" not in on_this_machine
     assert launchers_of(scenario("one")) == list(LAUNCHERS)
     assert launchers_of(replace(scenario("one"), needs=("docker",))) == ["docker"]

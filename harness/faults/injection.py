@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hanglab.harness.faults.conditions import FromTheStart, ProgressSeen
 from hanglab.harness.faults.fault import Fault
@@ -154,6 +155,13 @@ class Injector:
         self._watches.append((strike, watch))
         if undo is not None:
             self._undo.append((strike, undo))
+
+    def told(self, number: int, found: Mapping[str, Any]) -> None:
+        """Takes over what a node says of a fault that strikes there: the fields of its Strike."""
+        strike = self.strikes[number]
+        for name, value in found.items():
+            reading = name in ("proof", "end_proof") and value is not None
+            setattr(strike, name, Reading(**value) if reading else value)
 
     def begin(self, hosts: Hosts) -> None:
         """Strikes what has to be there before any rank begins."""

@@ -106,7 +106,7 @@ def refusal_anywhere(scenario: Scenario, request: RunRequest) -> str | None:
     if refusal:
         return refusal
     launcher = LAUNCHERS[request.launcher]
-    if backend_of(request.backend).emulated and launcher.own_hosts:
+    if backend_of(request.backend).emulated and launcher.spread:
         return f"ranks on {request.backend} share memory, so they need one host; use launcher local"
     lacking = [need for need in scenario.needs if need in launcher.lacks]
     if lacking:

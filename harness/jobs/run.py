@@ -17,7 +17,13 @@ from hanglab.harness.faults.injection import Injector, Strike
 from hanglab.harness.jobs.end import Ending, first_error, raised_elsewhere
 from hanglab.harness.jobs.outcome import Facts, Judgement, Outcome, expected_location, judge
 from hanglab.harness.jobs.run_folder import JobFolder, Variant, write_json
-from hanglab.harness.launchers.protocol import JobPlan, Launcher, Recording, RunningJob
+from hanglab.harness.launchers.protocol import (
+    JobPlan,
+    Launcher,
+    LaunchError,
+    Recording,
+    RunningJob,
+)
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 
@@ -129,13 +135,20 @@ def _watch(
     environment: Mapping[str, str],
 ) -> None:
     """Runs the job to its end and leaves its Case."""
-    deadline = time.monotonic() + request.deadline_s
     faulty = request.variant == "fault"
     faults = [fault for fault in request.scenario.faults if strikes_in(fault, faulty)]
     injector = Injector(faults, folder.case, request.world_size)
     ending.strikes = injector.strikes
     tell("starting")
-    job = launcher.start(_plan(request, folder, environment, injector))
+    try:
+        job = launcher.start(_plan(request, folder, environment, injector, stop))
+    except LaunchError:
+        ending.interrupted = stop.is_set()
+        if ending.interrupted:
+            return
+        raise
+    # From here on: how long a job waits for its turn is none of its own time.
+    deadline = time.monotonic() + request.deadline_s
     try:
         agent = job.record(request.hang_after_s)
         with contextlib.closing(injector), contextlib.closing(agent):
@@ -177,7 +190,8 @@ def _until_captured(
         ended = {gone.rank for gone in ending.exits}
         pids = {**agent.pids, **job.pids}
         living = {rank: pid for rank, pid in pids.items() if rank not in ended}
-        injector.poll(living, job.hosts)
+        if not job.injects:
+            injector.poll(living, job.hosts)
 
 
 def _take_exits(job: RunningJob, agent: Recording, ending: Ending, timeout: float) -> None:
@@ -195,7 +209,11 @@ def _take_last_exits(job: RunningJob, agent: Recording, ending: Ending) -> None:
 
 
 def _plan(
-    request: RunRequest, folder: JobFolder, environment: Mapping[str, str], injector: Injector
+    request: RunRequest,
+    folder: JobFolder,
+    environment: Mapping[str, str],
+    injector: Injector,
+    stop: threading.Event,
 ) -> JobPlan:
     scenario = request.scenario
     faulty = request.variant == "fault"
@@ -221,6 +239,8 @@ def _plan(
         faults=scenario.faults,
         begun=injector.begin,
         over=injector.end,
+        struck=injector.told,
+        stop=stop,
         arguments=scenario.arguments,
     )
 

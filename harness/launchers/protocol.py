@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,11 @@ class JobPlan:
     #: when every rank has ended and the hosts have not.  Neither raises.
     begun: Callable[[Hosts], None] | None = None
     over: Callable[[Hosts], None] | None = None
+    #: Called where the job's nodes let its faults strike (``RunningJob.injects``): the number of
+    #: a fault, among those that strike in this variant, and the fields of its Strike.
+    struck: Callable[[int, Mapping[str, Any]], None] | None = None
+    #: Set when hanglab is to end: a job that waits in a queue waits no longer.
+    stop: threading.Event | None = None
 
     @property
     def log_dir(self) -> Path:
@@ -136,6 +142,9 @@ class Recording(Protocol):
 
 class RunningJob(Protocol):
     """A started job.  Its methods may be called from any thread, one at a time."""
+
+    #: Its nodes let the plan's faults strike: the ranks' processes are none of this machine's.
+    injects: bool
 
     @property
     def runtime_dir(self) -> Path:

@@ -24,6 +24,8 @@ class LauncherSpec:
     #: Ranks run on hosts made for the job (network, file systems, control groups), to which
     #: faults can be done; else they share this machine.
     own_hosts: bool = False
+    #: Ranks may run on several hosts.
+    spread: bool = False
     #: Capabilities that its ranks never have, and why.
     lacks: frozenset[str] = frozenset()
     reason: str = ""
@@ -40,8 +42,16 @@ LAUNCHERS: Final = {
         cold=True,
         needs=("docker", "image"),
         own_hosts=True,
+        spread=True,
         lacks=frozenset({"private_mounts", "private_storage", "root"}),
         reason="ranks in containers are not root",
+    ),
+    "slurm": LauncherSpec(
+        "hanglab.harness.launchers.slurm.launcher",
+        "SlurmLauncher",
+        cold=True,
+        needs=("slurm",),
+        spread=True,
     ),
 }
 DEFAULT_LAUNCHER: Final = next(iter(LAUNCHERS))

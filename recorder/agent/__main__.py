@@ -48,6 +48,9 @@ def main() -> None:
         os._exit(0)
     # Ctrl-C reaches every process of the terminal's group; the harness decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if options.several:
+        # A scheduler that ends a job tells its ranks and this process alike.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Session(
         options.case,
         options.runtime,

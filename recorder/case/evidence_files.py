@@ -36,6 +36,9 @@ else:
 # fmt: off
 JOB: Final = JsonDocument(
     "job.json", Scope.JOB, "the job as a whole, why it was captured", lambda: records.JobRecord)
+SCHEDULER: Final = JsonDocument(
+    "scheduler.json", Scope.JOB, "what the cluster's scheduler says of the job, where it has one",
+    lambda: records.SchedulerRecord)
 
 HOST: Final = JsonDocument(
     "host.json", Scope.HOST, "the machine", lambda: records.HostRecord)

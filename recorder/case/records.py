@@ -402,6 +402,24 @@ class Container(msgspec.Struct):
     networks: int = 0
 
 
+class SchedulerRecord(msgspec.Struct):
+    """``scheduler.json``: what the cluster's scheduler says of the job, last at its end."""
+
+    at: Clock
+    #: ``slurm``.
+    name: text.Public
+    #: Its number there.
+    job: text.Public
+    #: As the scheduler calls it: ``RUNNING``, ``TIMEOUT``, ``PREEMPTED``, ``CANCELLED`` ...
+    state: text.Public
+    #: The scheduler's own word for why, such as ``TimeLimit``.
+    reason: text.Public = ""
+    #: How often it was begun anew after its end.
+    restarts: int = 0
+    #: When it first asked processes of the job to end, by the clock of the host that was asked.
+    asked_to_end: Clock | None = None
+
+
 class ChildExit(msgspec.Struct):
     """A line of ``children.jsonl``: a process started by the rank that ended before it did."""
 

@@ -21,8 +21,8 @@ from launcher_support import PROGRAMS, exists, listening, segments_left
 
 from hanglab.harness.launchers.selection import LAUNCHERS
 
-#: Those whose ranks are processes of this machine; `containers` tests the others.
-HERE = [name for name, spec in LAUNCHERS.items() if not spec.own_hosts]
+#: Those whose ranks are processes of this machine; `containers` and `slurm` test the others.
+HERE = [name for name, spec in LAUNCHERS.items() if not spec.spread]
 #: Each signal and each launcher; the other pairs take half a minute each on a small machine.
 _EACH_ONCE = {
     (signal.SIGINT, "torchrun"),

@@ -28,6 +28,7 @@ class NodesJob:
 
     #: Why a node is gone whose channel has come to its end.
     lost_because = "the node is gone"
+    injects = False
 
     def __init__(self, plan: JobPlan, blocks: Sequence[tuple[int, ...]]) -> None:
         """``blocks`` are the ranks of each node."""

@@ -132,6 +132,10 @@ class JointRecording:
             time.sleep(_PACE_S)
         return True
 
+    def interrupt(self) -> None:
+        """Somebody asks the job to end, from outside; from any thread."""
+        self._job.interrupted = self._job.interrupted or clock()
+
     def exited(
         self,
         rank: int,

@@ -93,6 +93,9 @@ class NodeProcesses:
     def left(self) -> None:
         """Clears up; this process ends at once."""
 
+    def cleared(self) -> None:
+        """The ranks have ended, and what was below them."""
+
     def asked_to_end(self) -> None:
         """Somebody has sent SIGTERM."""
         self.gone()
@@ -183,7 +186,7 @@ class NodeProcesses:
         elif command == "agent":
             self._tell_agent(message["line"])
         elif command == "end":
-            self._end()
+            self.end_ranks()
         elif command == "leave":
             self._leave()
         else:
@@ -273,7 +276,7 @@ class NodeProcesses:
             }
         )
 
-    def _end(self) -> None:
+    def end_ranks(self) -> None:
         """Ends the ranks and everything below them, and says what would not end."""
         self._reap()
         self._ending = True
@@ -285,6 +288,7 @@ class NodeProcesses:
             readable(self._woken, timeout=0.05)
             self._woken.drain()
             self._reap()
+        self.cleared()
         self.tell({"event": "ended", "left": sorted(left)})
 
     def _leave(self) -> NoReturn:

@@ -24,3 +24,24 @@ class NotSubmitted(LaunchError):
         "`sinfo` shows the partitions; sbatch's own variables (SBATCH_PARTITION, SBATCH_ACCOUNT, "
         "SBATCH_QOS ...) say where the job goes."
     )
+
+
+class NotStarted(LaunchError):
+    """A job waits in Slurm's queue, or has been thrown out of it."""
+
+    advice = (
+        "`sinfo` shows which nodes are free; HANGLAB_SLURM_WAIT is how many seconds a job may "
+        "wait (600), SBATCH_PARTITION where it goes."
+    )
+
+
+class NotShared(LaunchError):
+    """A node does not see the folder that the job's Case is written to."""
+
+    advice = "Have --out name a folder that all nodes share, such as one in your home."
+
+
+class NodeFailed(LaunchError):
+    """hanglab's own process on a node did not come up."""
+
+    advice = "The nodes need hanglab, and the same Python at the same path, as this host has."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import time
@@ -45,7 +46,7 @@ class MessageChannel:
     def send(self, message: Message) -> None:
         """Raises :class:`ChannelClosed` if nobody can read it any more."""
         try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._write(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
@@ -58,15 +59,21 @@ class MessageChannel:
                 self._buffer = rest
                 message: Message = json.loads(line)
                 return message
-            if not readable(self._socket, timeout=until - time.monotonic()):
+            if not readable(self, timeout=until - time.monotonic()):
                 return None
             try:
-                data = self._socket.recv(1 << 16)
+                data = self._read()
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
             if not data:
                 raise ChannelClosed("end of stream")
             self._buffer += data
+
+    def _write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def _read(self) -> bytes:
+        return self._socket.recv(1 << 16)
 
     def close(self) -> None:
         self._socket.close()
@@ -75,6 +82,32 @@ class MessageChannel:
         """Closes the channel also for processes that hold a copy of this end."""
         shut_down(self._socket)
         self._socket.close()
+
+
+class PipeChannel(MessageChannel):
+    """One end of two pipes that carry the same: one to read from, one to write to."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source = source
+        self._target = target
+        self._buffer = b""
+
+    def fileno(self) -> int:
+        return self._source
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._target, data) :]
+
+    def _read(self) -> bytes:
+        return os.read(self._source, 1 << 16)
+
+    def close(self) -> None:
+        os.close(self._source)
+        os.close(self._target)
+
+    def hang_up(self) -> None:
+        self.close()
 
 
 def shut_down(end: socket.socket) -> None:

@@ -36,6 +36,8 @@ _CLEAR_S = 30.0
 class SupervisedJob:
     """Implements :class:`~hanglab.harness.launchers.protocol.RunningJob`."""
 
+    injects = False
+
     def __init__(self, plan: JobPlan, runtime_dir: Path, channel: MessageChannel) -> None:
         self._plan = plan
         self._runtime_dir = runtime_dir
