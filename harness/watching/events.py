@@ -27,6 +27,8 @@ class WatchEvent:
     culprits_here: list[int] = field(default_factory=list)
     case: str | None = None
     url: str | None = None
+    #: Words by which a job is known again after a restart; the job's name without.
+    same_job: str = ""
     #: Words by which the same failure is known again.
     signature: str = ""
     #: Seconds for which nothing had moved.

@@ -32,6 +32,8 @@ class FoundJob:
 
     key: tuple[object, ...]
     name: str
+    #: Words by which people would know it again after a restart.
+    same_job: str
     ranks: dict[int, FoundRank] = field(default_factory=dict)
     #: The Case that it is being recorded into, if any.
     case: Path | None = None
@@ -138,7 +140,8 @@ class JobFinder:
         for pid, rank in found.items():
             # By itself: that somebody captures it makes no other job of it.
             key = job_of(rank._replace(case=""))
-            job = jobs.setdefault(key, FoundJob(key, _name_of(rank)))
+            if (job := jobs.get(key)) is None:
+                job = jobs[key] = FoundJob(key, *_names_of(rank))
             job.ranks[pid] = rank
             if rank.case and (Path(rank.case) / "hosts").is_dir():
                 job.case = Path(rank.case)
@@ -157,13 +160,17 @@ def _all_below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
     return below
 
 
-def _name_of(rank: FoundRank) -> str:
-    """A name that people know the job by, as its environment has it; else its launcher's id."""
+def _names_of(rank: FoundRank) -> tuple[str, str]:
+    """Names of a job: what to call it, and what stays the same when it is started again."""
     environment = procfs.environment(rank.pid)
     if slurm := environment.get("SLURM_JOB_ID"):
-        return f"slurm {slurm}"
+        return f"slurm {slurm}", f"slurm {slurm}"
     run = environment.get(JOB_NAMES[0], "none")
     if run != "none":
-        return run[:80]
+        return run[:80], run[:80]
     stat = procfs.stat(rank.pid)
-    return f"process {stat.ppid if stat is not None and stat.ppid > 1 else rank.pid}"
+    name = f"process {stat.ppid if stat is not None and stat.ppid > 1 else rank.pid}"
+    script = next(
+        (word for word in procfs.command_line(rank.pid)[1:] if not word.startswith("-")), ""
+    )
+    return name, script[-200:] or name

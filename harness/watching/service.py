@@ -14,7 +14,7 @@ from hanglab.harness.recording.case_folder import want_of_room
 from hanglab.harness.watching.capturing import CaptureResult, RunningCapture
 from hanglab.harness.watching.closer_look import CloserLook
 from hanglab.harness.watching.endings import EndWatch, SeenEnding
-from hanglab.harness.watching.events import WatchEvent
+from hanglab.harness.watching.events import Kind, WatchEvent
 from hanglab.harness.watching.finding import FoundJob, JobFinder
 from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
@@ -213,11 +213,15 @@ class WatchService:
         elif job.pace.stop and job.capture is None:
             self._begin_capture(job, sorted(signs))
 
+    def _event(self, kind: Kind, job: _WatchedJob, summary: str, **more: Any) -> None:
+        name, same = job.found.name, job.found.same_job
+        self._tell(WatchEvent(kind, name, summary, attempt=job.attempt, same_job=same, **more))
+
     def _resume(self, job: _WatchedJob) -> None:
         job.stopped = False
         job.moved_looks = 0
         words = f"{job.found.name} moves again, after it had rested for {job.rested_s:.0f} s."
-        self._tell(WatchEvent("resumed", job.found.name, words, attempt=job.attempt))
+        self._event("resumed", job, words)
 
     # Capturing.
 
@@ -258,11 +262,7 @@ class WatchService:
             f"{job.found.name} has not moved for {job.rested_s:.0f} s and could not be captured: "
             f"{problem}"
         )
-        self._tell(
-            WatchEvent(
-                "not_captured", job.found.name, words, attempt=job.attempt, rested_s=job.rested_s
-            )
-        )
+        self._event("not_captured", job, words, rested_s=job.rested_s)
 
     def _stopped(self, job: _WatchedJob, result: CaptureResult) -> None:
         job.stopped = True
@@ -270,20 +270,17 @@ class WatchService:
         culprits = [one for one in verdict.get("culprits") or [] if isinstance(one, int)]
         here = {rank.rank for rank in job.found.ranks.values()}
         cause = verdict.get("cause")
-        self._tell(
-            WatchEvent(
-                "stopped",
-                job.found.name,
-                str(verdict.get("summary") or "The job does not move."),
-                attempt=job.attempt,
-                cause=str(cause) if cause else None,
-                status=str(verdict.get("status") or ""),
-                culprits=culprits,
-                culprits_here=[rank for rank in culprits if rank in here],
-                case=str(result.case) if result.case is not None else None,
-                signature=f"{cause or 'stopped'} of rank {', '.join(map(str, culprits)) or '?'}",
-                rested_s=job.rested_s,
-            )
+        self._event(
+            "stopped",
+            job,
+            str(verdict.get("summary") or "The job does not move."),
+            cause=str(cause) if cause else None,
+            status=str(verdict.get("status") or ""),
+            culprits=culprits,
+            culprits_here=[rank for rank in culprits if rank in here],
+            case=str(result.case) if result.case is not None else None,
+            signature=f"{cause or 'stopped'} of rank {', '.join(map(str, culprits)) or '?'}",
+            rested_s=job.rested_s,
         )
         if self._settings.end_jobs and verdict.get("status") == "hung":
             from hanglab.harness.watching.ending_jobs import end_job
@@ -304,17 +301,15 @@ class WatchService:
         words = f"{job.found.name}: {end.signature}"
         if end.error:
             words += f": {end.error}"
-        self._tell(
-            WatchEvent(
-                "failed",
-                job.found.name,
-                words,
-                attempt=job.attempt,
-                status="failed",
-                culprits=[end.rank.rank],
-                culprits_here=[end.rank.rank],
-                signature=end.signature,
-            )
+        culprits = [end.rank.rank]
+        self._event(
+            "failed",
+            job,
+            words,
+            status="failed",
+            culprits=culprits,
+            culprits_here=culprits,
+            signature=end.signature,
         )
 
 
