@@ -14,6 +14,7 @@ from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
+from hanglab.analyzer.matching.claimed_roots import find_root_conflict
 from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.issue_order import find_rank_ahead
@@ -35,6 +36,12 @@ def divergences_of(
         for pending in summary.pending
         if op_of(pending.op).splits
     }
+    rooted = {
+        group_table.places[rank, pending.part]
+        for rank, summary in merged.ranks.items()
+        for pending in summary.pending
+        if op_of(pending.op).rooted
+    }
     found: list[Divergence] = []
     silent: list[Divergence] = []
     places: dict[int, int] = {}
@@ -48,6 +55,8 @@ def divergences_of(
         divergence = divergences.first
         if divergence is None and stuck and place in exchanging:
             divergence = find_size_mismatch(group, lookup)
+        if divergence is None and stuck and place in rooted:
+            divergence = find_root_conflict(group, lookup)
         if divergence is not None:
             found.append(divergence)
             places[place] = divergence.seq

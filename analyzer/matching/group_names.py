@@ -11,10 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.signatures import OPERATION, operation_hash
+from hanglab.analyzer.matching.summary import GAP
+from hanglab.recorder.case.operations import OPERATIONS
+
 if TYPE_CHECKING:
     from hanglab.analyzer.matching.groups import ResolvedGroup
 
 Names = frozenset[str]
+
+_ROOTED = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.rooted)
 
 #: Descriptions that torch gives to groups that nobody described.
 NO_DESCRIPTION = frozenset({"", "undefined"})
@@ -35,7 +42,9 @@ class NameConflict:
     unsure: frozenset[str]
 
 
-def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
+def find_name_conflicts(
+    groups: Sequence[ResolvedGroup], merged: MergedSummaries
+) -> list[NameConflict]:
     """Conflicts of names, by member set; sets :attr:`ResolvedGroup.misnamed` of their groups."""
     by_members: dict[tuple[int, ...], list[ResolvedGroup]] = {}
     for group in groups:
@@ -43,7 +52,7 @@ def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
             by_members.setdefault(group.members, []).append(group)
     found = []
     for members, alike in by_members.items():
-        conflict = _conflict(members, alike) if len(alike) > 1 else None
+        conflict = _conflict(members, alike, merged) if len(alike) > 1 else None
         if conflict is not None:
             found.append(conflict)
     proved = {rank for conflict in found for rank in conflict.deviating}
@@ -55,7 +64,9 @@ def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
     return found
 
 
-def find_lone_names(groups: Sequence[ResolvedGroup], ranks: Sequence[int]) -> list[NameConflict]:
+def find_lone_names(
+    groups: Sequence[ResolvedGroup], ranks: Sequence[int], merged: MergedSummaries
+) -> list[NameConflict]:
     """Conflicts of groups that list no members (gloo's): one rank waits in a group by itself.
 
     Nobody communicates alone. Where each of ``ranks``, the whole job, has a group of that
@@ -71,7 +82,7 @@ def find_lone_names(groups: Sequence[ResolvedGroup], ranks: Sequence[int]) -> li
     for alike in by_description.values():
         alone = [group for group in alike if len(group.progress) == 1]
         together = [group for group in alike if len(group.progress) > 1]
-        if not alone or len(alike) < 2 or any(map(_met, alike)):
+        if not alone or len(alike) < 2 or any(_met(group, merged) for group in alike):
             continue
         if sorted(rank for group in alike for rank in group.progress) != sorted(ranks):
             continue  # Somebody has yet to come, perhaps into the group of who is alone.
@@ -108,7 +119,9 @@ def _using_names_of_others(conflict: NameConflict, groups: Sequence[ResolvedGrou
     }
 
 
-def _conflict(members: tuple[int, ...], alike: list[ResolvedGroup]) -> NameConflict | None:
+def _conflict(
+    members: tuple[int, ...], alike: list[ResolvedGroup], merged: MergedSummaries
+) -> NameConflict | None:
     holders = {group.group.name: _holders(group) for group in alike}
     known: dict[int, set[str]] = {}
     for name, ranks in holders.items():
@@ -119,7 +132,7 @@ def _conflict(members: tuple[int, ...], alike: list[ResolvedGroup]) -> NameConfl
     # A rank that knows fewer names has yet to make the rest.
     counts = Counter(names.values())
     odd = {one for one in counts for other in counts if one - other and other - one}
-    if not odd or any(_met(group) for group in alike if group.group.name not in common):
+    if not odd or any(_met(group, merged) for group in alike if group.group.name not in common):
         return None
     for group in alike:
         group.misnamed = _may_be_another(group, common, holders)
@@ -144,14 +157,22 @@ def _holders(group: ResolvedGroup) -> list[int]:
     ]
 
 
-def _met(group: ResolvedGroup) -> bool:
-    """True if a rank finished a collective there: whatever its name, its peers were with it."""
-    return any(
-        progress.entered is not None
-        and progress.part is not None
-        and len(progress.unfinished) < progress.part.length
-        for progress in group.progress.values()
-    )
+def _met(group: ResolvedGroup, merged: MergedSummaries) -> bool:
+    """True if a rank finished a collective there: whatever its name, its peers were with it.
+
+    Not by one with a root: a member that only gives may finish its part alone.
+    """
+    table = merged.table()
+    for rank, progress in group.progress.items():
+        if progress.entered is None:
+            continue
+        for history in (one for key in group.histories for one in merged.histories.get(key, ())):
+            for seq in range(*history.windows.get(rank, (0, 0))):
+                code = int(history.codes[seq - history.base])
+                if code != GAP and seq not in progress.unfinished:
+                    if int(table[code][OPERATION]) not in _ROOTED:
+                        return True
+    return False
 
 
 def _may_be_another(group: ResolvedGroup, common: Names, holders: dict[str, list[int]]) -> bool:

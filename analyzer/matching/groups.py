@@ -195,9 +195,9 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = ProcessGroup(group.group.name, group.members, found[0][0])
-    group_table.name_conflicts = find_name_conflicts(group_table.groups)
+    group_table.name_conflicts = find_name_conflicts(group_table.groups, merged)
     if not world_size_unknown and set(everybody) == set(merged.ranks):
-        group_table.name_conflicts += find_lone_names(group_table.groups, everybody)
+        group_table.name_conflicts += find_lone_names(group_table.groups, everybody, merged)
     for group in shaped:
         if not group.misnamed:
             group.guessed = expected is None

@@ -275,6 +275,9 @@ def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[
             found.add(fault.value)
         elif fault.kind == "splits":
             found.add(members[fault.value])
+        elif fault.kind == "root" and issue.kind == "gather" and fault.value == fault.rank:
+            # Two collect, and no file holds to whom the others sent.
+            found.add(issue.root if issue.root is not None else fault.rank)
         elif fault.kind == "wrong_group":
             found |= undecided(list(groups.values())[fault.value].members)
     return frozenset(found) - {fault.rank}

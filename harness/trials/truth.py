@@ -291,8 +291,17 @@ class Trial:
     def causes(self) -> frozenset[str]:
         found = frozenset().union(*(CAUSES[fault.kind] for fault in self.faults))
         hidden = [fault.rank for fault in self.faults if fault.kind in UNSEEN]
+        if any(map(self._swaps_out_of_sight, self.faults)):
+            found |= CAUSES["extra"] | STOPPED  # Of a job without that operation.
         # No buffer holds a root, or split lists: another one may look like a stop of its rank.
         return found | STOPPED if any(map(self.dumped.may_have_stopped, hidden)) else found
+
+    def _swaps_out_of_sight(self, fault: Fault) -> bool:
+        """True if no buffer holds one of the two operations that a rank has swapped."""
+        steps = self.program.ranks[fault.rank][fault.thread]
+        return fault.kind == "order" and not all(
+            self.dumped.is_in_sight(steps[at]) for at in (fault.at, fault.value)
+        )
 
     def _told_by_its_ring(self) -> bool:
         """A culprit's ring holds what no rank does without a fault of its own."""

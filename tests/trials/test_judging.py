@@ -31,6 +31,9 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a group under two names was told as an order crossed, where a part without a root had ended": (
+        40000241,
+    ),
     "a dump older than its peers', without the time of its file, was taken for its rank's end": (
         28001202,
         29006532,
@@ -205,6 +208,7 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "two that both collect in one gather": (40000554, 40000565),
     "a stopped device among messages that are queued on both ends": (30000180, 30000304, 30001743),
     "a rank that is away, whose dump has statuses alone": (
         29001386,
