@@ -44,6 +44,35 @@ def capture(
         ),
     ] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
+    kubernetes: Annotated[
+        str | None,
+        typer.Option(
+            "--kubernetes",
+            metavar="JOB",
+            help="Capture in all pods of this job on a Kubernetes cluster, and unite their Cases.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of JOB; without it, the one of kubectl.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Cluster and user, as of kubectl.")
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of JOB's pods; without it hanglab's own, or the first."),
+    ] = None,
+    packed: Annotated[
+        bool,
+        typer.Option(
+            "--packed",
+            help="With --all: write the Case to standard output, packed, and conclude nothing.",
+        ),
+    ] = False,
+    pod: Annotated[
+        str | None,
+        typer.Option("--pod", metavar="UID", help="With --packed: of ranks of this pod alone."),
+    ] = None,
 ) -> int:
     """Capture a job that runs already, recorded or not, and name the cause.
 
@@ -59,10 +88,17 @@ def capture(
     from hanglab.harness.errors import UsageError
     from hanglab.harness.recording import running_jobs
 
-    if every == (target is not None):
+    if (every, target is not None, kubernetes is not None).count(True) != 1:
         raise UsageError(
-            "Give either a process id or a Case, or --all.", "hanglab capture --help says more."
+            "Give either a process id or a Case, or --all, or --kubernetes JOB.",
+            "hanglab capture --help says more.",
         )
+    if packed and not every:
+        raise UsageError("--packed goes with --all.", "hanglab capture --help says more.")
+    if kubernetes is not None:
+        return _capture_pods(kubernetes, namespace, context, container, out, watch, as_json)
+    if packed:
+        return _capture_packed(watch, pod)
     if every:
         return _capture_each(running_jobs.all_ranks(), out, watch, as_json)
     assert target is not None
@@ -91,6 +127,58 @@ def _capture_each(
             typer.echo(f"hanglab: {error} {error.advice}", err=True)
             codes.append(error.exit_code)
     return max(codes)
+
+
+def _capture_packed(watch: float, pod: str | None) -> int:
+    import sys
+
+    from hanglab.harness.recording import running_jobs
+    from hanglab.harness.recording.packed_capture import capture_packed, left_case, of_pod
+
+    try:
+        jobs = running_jobs.all_ranks()
+        jobs = of_pod(jobs, pod) if pod is not None else jobs
+        if not jobs:
+            raise running_jobs.NoRanks(f"No rank of pod {pod} runs here.")
+    except running_jobs.NoRanks:
+        if pod is not None or not left_case():
+            raise
+        jobs = []
+    capture_packed(jobs, watch, sys.stdout.buffer)
+    return 0
+
+
+def _capture_pods(
+    job: str,
+    namespace: str | None,
+    context: str | None,
+    container: str | None,
+    out: Path | None,
+    watch: float,
+    as_json: bool,
+) -> int:
+    from hanglab.harness.cli.analyze import analyze_and_show
+    from hanglab.harness.jobs.run_folder import ArtifactsError
+    from hanglab.harness.kubernetes.connection import connect
+    from hanglab.harness.kubernetes.errors import NothingCollected
+    from hanglab.harness.recording import case_folder
+    from hanglab.harness.recording.pod_cases import collect
+
+    case = out.absolute() if out is not None else case_folder.name_folder(Path.cwd())
+    case_folder.check_folder(case)
+    cluster = connect(context, namespace)
+    try:
+        case_folder.make_folder(case)
+        collected = collect(cluster, job, case, watch, container)
+    except OSError as error:
+        raise ArtifactsError(f"{case} cannot be written: {error.strerror or error}") from error
+    for sentence in collected.lacking:
+        typer.echo(f"hanglab: {sentence}", err=True)
+    if len(collected.lacking) == len(collected.pods):
+        raise NothingCollected(f"None of the {len(collected.pods)} pods of {job} gave a Case.")
+    code = analyze_and_show(case, as_json)
+    typer.echo(f"hanglab: the Case is {case}", err=True)
+    return code
 
 
 def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bool) -> int:

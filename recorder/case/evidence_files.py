@@ -45,6 +45,9 @@ HOST: Final = JsonDocument(
 CONTAINER: Final = JsonDocument(
     "container.json", Scope.HOST, "what Docker says of the host, where it is a container",
     lambda: records.Container)
+POD: Final = JsonDocument(
+    "pod.json", Scope.HOST, "what Kubernetes says of the host, where it is a pod",
+    lambda: records.PodRecord)
 HOST_STDERR: Final = TextFile(
     "stderr.txt", Scope.HOST,
     "the last 64 KiB of the command's standard error, or of the file that several ranks have "

@@ -420,6 +420,27 @@ class SchedulerRecord(msgspec.Struct):
     asked_to_end: Clock | None = None
 
 
+PodEnding = Literal[
+    "oom_killed", "evicted", "preempted", "node_lost", "deadline", "failed", "succeeded"
+]
+
+
+class PodRecord(msgspec.Struct):
+    """``pod.json``: what Kubernetes says of a host that is a pod, at ``at`` of the collector."""
+
+    at: Clock
+    name: text.HostName
+    namespace: text.Setting = ""
+    node: text.HostName = ""
+    #: ``Pending``, ``Running``, ``Succeeded``, ``Failed`` or ``Unknown``.
+    phase: text.Public = ""
+    #: How it ended, or is about to; None of one that runs.
+    ending: PodEnding | None = None
+    message: text.Message = ""
+    exit_code: int | None = None
+    restarts: int = 0
+
+
 class ChildExit(msgspec.Struct):
     """A line of ``children.jsonl``: a process started by the rank that ended before it did."""
 

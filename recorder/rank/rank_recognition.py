@@ -14,6 +14,10 @@ _LAUNCHERS = (
     "torch.distributed.launch",
     "torch.distributed.launcher",
     "torch.distributed.elastic",
+    # Whoever records or captures may have been started within a job's environment, too.
+    "hanglab",
+    "hanglab.harness.cli",
+    "hanglab.recorder.agent",
 )
 
 
