@@ -2,9 +2,10 @@
 
 Both ends time a transfer, and the end that began first has its wait for the other in its time.  One
 of the two began last, so at least half of the transfers between two ranks are bare on one of the
-ends: that end's lower quartile is the time of a transfer.  So neither clocks nor numbers of
-operations are compared.  Times are torch's ``duration_ms``, which TORCH_NCCL_ENABLE_TIMING switches
-on; members of a batch have none.
+ends: that end's lower quartile is the time of a transfer.  Whatever else delays one now and then (a
+processor that is busy, other traffic) only adds to it, so of a slow link even the quickest tenth is
+slow.  Neither clocks nor numbers of operations are compared.  Times are torch's ``duration_ms``,
+which TORCH_NCCL_ENABLE_TIMING switches on; members of a batch have none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, once
-from hanglab.analyzer.facts.thresholds import FEWEST_TRANSFERS
+from hanglab.analyzer.facts.thresholds import FEWEST_TRANSFERS, QUICK_SHARE
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Arguments, Float64, RankDump
 from hanglab.analyzer.matching.entry_queries import distinct
 from hanglab.analyzer.matching.signatures import comparable_dtypes, numels
@@ -30,13 +31,15 @@ Kind = tuple[str, int, tuple[str, ...] | None]
 class Transfers:
     """Transfers of one kind from rank ``source`` to ``target``; of a collective of two both ways.
 
-    ``typical_ms`` is the time of one, ``busy_ms`` that of all that the buffers still have.
+    ``typical_ms`` is the time of one, ``quick_ms`` what the quickest tenth of them take at most,
+    ``busy_ms`` the time of all that the buffers still have.
     """
 
     source: int
     target: int
     kind: Kind
     typical_ms: float
+    quick_ms: float
     busy_ms: float
 
     @property
@@ -56,8 +59,11 @@ def transfers(facts: CaseFacts) -> list[Transfers]:
     for (source, target, kind), ends in timed.items():
         number = min((len(times) for times in ends.values()), default=0)
         if set(ends) == {source, target} and number >= FEWEST_TRANSFERS:
-            typical = min(float(np.quantile(times, 0.25)) for times in ends.values())
-            found.append(Transfers(source, target, kind, typical, typical * number))
+            typical, quick = (
+                min(float(np.quantile(times, share)) for times in ends.values())
+                for share in (0.25, QUICK_SHARE)
+            )
+            found.append(Transfers(source, target, kind, typical, quick, typical * number))
     return found
 
 

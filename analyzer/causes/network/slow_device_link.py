@@ -32,9 +32,9 @@ def slow_device_link(facts: CaseFacts) -> Iterator[Proposal]:
     slow: defaultdict[Pair, list[Transfers]] = defaultdict(list)
     for one in found:
         reference = usual[one]
-        if reference is None or one.typical_ms < SHORTEST_TRANSFER_MS:
+        if reference is None or one.quick_ms < SHORTEST_TRANSFER_MS:
             continue
-        if one.typical_ms >= SLOWER_LINK * reference:
+        if one.quick_ms >= SLOWER_LINK * reference:
             slow[one.ranks].append(one)
     sound = {rank for one in found if one.ranks not in slow for rank in one.ranks}
     for pair, mine in slow.items():
