@@ -19,7 +19,7 @@ from pathlib import Path
 from analyzer_dumps import write_dumps
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
-from hanglab.analyzer.flight_recorder.loading import read_elsewhere
+from hanglab.analyzer.flight_recorder.elsewhere import read_elsewhere
 from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
 from hanglab.harness.cluster.dask_pool import DaskPool
 

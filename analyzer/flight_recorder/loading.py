@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hanglab.analyzer.flight_recorder.assignment import Claim, assign_ranks
-from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
-from hanglab.analyzer.flight_recorder.discovery import Candidate, find_candidates, read_regular
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.flight_recorder.discovery import find_candidates
+from hanglab.analyzer.flight_recorder.dump_input import MAX_FILE, DumpInput, bytes_of
+from hanglab.analyzer.flight_recorder.elsewhere import cluster_in_use
 from hanglab.analyzer.flight_recorder.errors import REFUSED, DumpError, RefusedDump
-from hanglab.analyzer.flight_recorder.formats import HEAD, foreign, read_dump
+from hanglab.analyzer.flight_recorder.formats import read_dump
 from hanglab.analyzer.flight_recorder.kept_child import KeptChild, KeptChildPool
 from hanglab.analyzer.flight_recorder.worker_pool import Limits, Lost, Pool, usable_cores
 from hanglab.analyzer.verdict import Unusable
 
 T = TypeVar("T")
+United = TypeVar("United")
 
 #: Processor seconds for one file; more for each byte of a large one.
 DEADLINE_S = 5.0
 _BYTES_PER_S = 2e6
-#: A buffer of 2,000 entries has 0.4 MB.
-MAX_FILE = 64 << 20
-#: A foreign file up to this is told by all of it: to open one twice takes longer.
-_SMALL = 4 << 20
 _MEMORY = 256 << 20
 _MEMORY_PER_BYTE = 24
 #: Bytes that are worth a worker of their own.
@@ -34,36 +32,6 @@ _BYTES_PER_WORKER = 200_000
 MAX_UNUSABLE = 1000
 #: The child that reads whatever this process loads, once :func:`keep_reader` was called.
 _KEPT: list[KeptChild] = []
-
-
-class PoolElsewhere(Protocol):
-    """Reads dumps in place of this machine's processes."""
-
-    def __call__(
-        self,
-        function: Callable[[DumpInput], Any],
-        items: Sequence[DumpInput],
-        limits: Callable[[DumpInput], Limits],
-        /,
-    ) -> Iterator[tuple[int, Any]]:
-        """Pairs of an item's number and its result, or Lost; every item once."""
-
-
-#: The latest is the one that reads.
-_ELSEWHERE: list[PoolElsewhere] = []
-
-
-@contextmanager
-def read_elsewhere(pool: PoolElsewhere) -> Iterator[None]:
-    """Has ``pool`` read whatever this process loads until the context ends.
-
-    Functions for :func:`map_folder` must be ones that can be pickled.
-    """
-    _ELSEWHERE.append(pool)
-    try:
-        yield
-    finally:
-        _ELSEWHERE.remove(pool)
 
 
 def keep_reader() -> Callable[[], None]:
@@ -87,10 +55,15 @@ class Loaded:
 
 @dataclass
 class Mapped(Generic[T]):
-    """Results of a function for each rank's dump; ``ranks`` stand beside ``results``."""
+    """Results of a function for each rank's dump.
+
+    ``ranks`` stand beside ``results``; ``kept`` are the numbers of further ones that stayed with
+    the cluster that read them.
+    """
 
     ranks: list[int] = field(default_factory=list)
     results: list[T] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
     #: Names of the files that held dumps, of whatever use.
     files: list[str] = field(default_factory=list)
@@ -98,17 +71,16 @@ class Mapped(Generic[T]):
     def __iter__(self) -> Iterator[list[T] | list[Unusable]]:
         return iter((self.results, self.unusable))
 
+    def united(self, unite: Callable[[list[Any]], United]) -> United:
+        """All results as one; they are gone then.
 
-@dataclass(frozen=True)
-class DumpInput:
-    """One thing to read: a file of the folder, or bytes that are already here."""
-
-    name: str
-    rank: int | None
-    path: Path | None = None
-    data: bytes = b""
-    size: int = 0
-    written_ns: int = ABSENT
+        ``unite`` takes results and what it made of others, in any order and grouping.
+        """
+        cluster, parts = cluster_in_use(), [*self.results]
+        self.results.clear()
+        if cluster is not None and self.kept:
+            parts.append(cluster.unite(unite, self.kept))
+        return unite(parts)
 
 
 @dataclass(frozen=True)
@@ -118,6 +90,12 @@ class _Read(Generic[T]):
     claim: Claim
     damage: str
     value: T | None
+    #: The value stayed where it was made.
+    kept: bool = False
+
+
+def _without_value(answer: _Read[T] | Lost) -> _Read[T] | Lost:
+    return answer if isinstance(answer, Lost) else replace(answer, value=None, kept=True)
 
 
 def identity(dump: RankDump) -> RankDump:
@@ -133,7 +111,7 @@ class _DumpReader(Generic[T]):
 
     def __call__(self, file: DumpInput) -> _Read[T] | Lost:
         try:
-            data = _bytes_of(file)
+            data = bytes_of(file)
             dump = read_dump(
                 data,
                 rank=-1 if file.rank is None else file.rank,
@@ -151,41 +129,23 @@ class _DumpReader(Generic[T]):
         return _Read(claim, dump.damage, value)
 
 
-def _bytes_of(file: DumpInput) -> bytes:
-    if file.path is None:
-        return file.data
-    if file.size > MAX_FILE or file.size == 0:
-        what = foreign(read_regular(file.path, HEAD))
-        if what or file.size > MAX_FILE:
-            raise DumpError(what or f"larger than any dump: {file.size} bytes")
-    elif file.size > _SMALL:
-        what = foreign(read_regular(file.path, HEAD))
-        if what:
-            raise DumpError(what)
-    return read_regular(file.path, MAX_FILE)
-
-
-def carried(file: DumpInput) -> DumpInput:
-    """The file with its bytes, for who does not see it; as it is where it cannot be a dump's."""
-    try:
-        return replace(file, path=None, data=_bytes_of(file))
-    except (DumpError, OSError):
-        return file
-
-
 def _run(
     files: Sequence[DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
+    keep: bool,
 ) -> Iterator[tuple[int, _Read[T] | Lost]]:
     def limits(file: DumpInput) -> Limits:
         size = min(max(file.size, len(file.data)), MAX_FILE)
         return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
 
     reader = _DumpReader(function)
-    if _ELSEWHERE:
-        return _ELSEWHERE[-1](reader, files, limits)
+    cluster = cluster_in_use()
+    if cluster is not None:
+        if keep:
+            return cluster.keep(reader, files, limits, _without_value)
+        return cluster.run(reader, files, limits)
     if _KEPT:
         return KeptChildPool(reader, files, limits, kept=_KEPT[0]).run()
     if workers is None:
@@ -237,14 +197,16 @@ def map_worlds(
     *,
     workers: int | None = None,
     deadline_s: float = DEADLINE_S,
+    keep: bool = False,
 ) -> list[Mapped[T]]:
     """Like :func:`map_folder`, for each part of the files that ``separate`` gives, at least one.
 
     ``separate`` gets what each file claims, by number, and returns the numbers that belong
-    together.  Files that held no dump stand in ``unusable`` of every part.
+    together.  Files that held no dump stand in ``unusable`` of every part.  With ``keep`` a cluster
+    keeps what it made, for :meth:`Mapped.united`.
     """
     files = _files(path)
-    reads, reasons = _read_all(files, function, workers, deadline_s)
+    reads, reasons = _read_all(files, function, workers, deadline_s, keep)
     foreign = {number: reason for number, reason in reasons.items() if number not in reads}
     parts = separate({number: read.claim for number, read in reads.items()})
     return [
@@ -264,17 +226,7 @@ def _files(path: Path) -> list[DumpInput]:
     path = Path(path)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
-    return [_file(candidate) for candidate in find_candidates(path)]
-
-
-def _file(candidate: Candidate) -> DumpInput:
-    return DumpInput(
-        candidate.name,
-        candidate.rank,
-        candidate.path,
-        size=candidate.size,
-        written_ns=candidate.written_ns,
-    )
+    return [DumpInput.of(candidate) for candidate in find_candidates(path)]
 
 
 def _nothing(dump: RankDump) -> None:
@@ -286,11 +238,12 @@ def _read_all(
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
+    keep: bool = False,
 ) -> tuple[dict[int, _Read[T]], dict[int, str]]:
     """Content of each file, and what is to be said of it, by the file's place in ``files``."""
     reads: dict[int, _Read[T]] = {}
     reasons: dict[int, str] = {}
-    for number, answer in _run(files, function, workers, deadline_s) if files else ():
+    for number, answer in _run(files, function, workers, deadline_s, keep) if files else ():
         if isinstance(answer, Lost):
             reasons[number] = answer.reason
         else:
@@ -336,6 +289,9 @@ def _assign(
             del assigned.ranks[number]
     mapped: Mapped[T] = Mapped(files=[files[number].name for number in sorted(reads)])
     for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
+        if reads[number].kept:
+            mapped.kept.append(number)
+            continue
         mapped.ranks.append(rank)
         mapped.results.append(reads[number].value)  # type: ignore[arg-type]
     mapped.unusable = [Unusable(files[n].name, reasons[n]) for n in sorted(reasons)]
@@ -372,7 +328,7 @@ def load_many(
     ]
     found: dict[int, RankDump | DumpError] = {}
     if files:
-        for number, answer in _run(files, identity, workers, deadline_s):
+        for number, answer in _run(files, identity, workers, deadline_s, keep=False):
             if isinstance(answer, Lost):
                 refused = answer.reason.startswith(REFUSED)
                 found[number] = (

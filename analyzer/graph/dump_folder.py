@@ -78,9 +78,8 @@ def wait_for_graphs_of_folder(
     if path.is_dir() and sum(1 for _ in find_candidates(path)) <= SMALL:
         return [_of_dumps(world, expected) for world in read_worlds(path, identity)]
     found = []
-    for world in read_worlds(path, summarise_generations, workers=workers):
-        merged = merge_all(world.mapped.results)
-        world.mapped.results.clear()
+    for world in read_worlds(path, summarise_generations, workers=workers, keep=True):
+        merged = world.mapped.united(merge_all)
         files = frozenset(world.mapped.files) if world.name else None
         source = _Folder(path, files, align_generations(merged))
         found.append(_world_graph(world, merged, source, expected))

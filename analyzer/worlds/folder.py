@@ -30,12 +30,17 @@ class FolderWorld(Generic[T]):
 
 
 def read_worlds(
-    path: Path, function: Callable[[RankDump], T], *, workers: int | None = None
+    path: Path,
+    function: Callable[[RankDump], T],
+    *,
+    workers: int | None = None,
+    keep: bool = False,
 ) -> list[FolderWorld[T]]:
     """The worlds in a folder, at least one, the largest first, behind them earlier attempts.
 
     ``function`` is applied to each rank's dump where it is loaded, see
-    :func:`hanglab.analyzer.flight_recorder.map_folder`.  Raises NotADirectoryError.
+    :func:`hanglab.analyzer.flight_recorder.map_folder`.  With ``keep`` a cluster keeps what it
+    made.  Raises NotADirectoryError.
     """
     found: list[World] = []
 
@@ -43,7 +48,7 @@ def read_worlds(
         found[:] = group_files(claims)
         return [world.files for world in found]
 
-    parts = map_worlds(path, function, separate, workers=workers)
+    parts = map_worlds(path, function, separate, workers=workers, keep=keep)
     if len(parts) == 1:
         return [FolderWorld(parts[0])]
     names = [_name(part.files) for part in parts]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanglab.harness.cli.sources import source_path
+from hanglab.harness.cli.sources import dumps_on, source_path
 
 if TYPE_CHECKING:
     from hanglab.harness.report.explanation.parts import Explanation
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 def analyze(
     folder: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="DIR",
             help="A Case, or a folder of Flight Recorder dumps; a path or a URL, such as s3://...",
-            parser=source_path,
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
@@ -59,14 +58,10 @@ def analyze(
     """
     # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with contextlib.nullcontext() if on is None else _reading_on(on, folder):
-        return analyze_and_show(folder, as_json, verbose, sarif, prometheus, opentelemetry)
-
-
-def _reading_on(where: str, folder: Path) -> contextlib.AbstractContextManager[None]:
-    from hanglab.harness.cluster.connection import reading_on
-
-    return reading_on(where, folder, lambda words: typer.echo(f"hanglab: {words}", err=True))
+    with (
+        contextlib.nullcontext(source_path(folder)) if on is None else dumps_on(on, folder) as path
+    ):
+        return analyze_and_show(path, as_json, verbose, sarif, prometheus, opentelemetry)
 
 
 def analyze_and_show(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hanglab.analyzer.flight_recorder.kept_child import KeptChild, KeptChildPool
 from hanglab.analyzer.flight_recorder.worker_pool import Limits, Lost
@@ -43,17 +43,36 @@ def make_batches(
 
 
 def do_batch(
-    function: Callable[[Item], Result], batch: Batch[Item]
+    function: Callable[[Item], Result],
+    batch: Batch[Item],
+    bring: Callable[[Sequence[Item]], Sequence[Item]] | None = None,
 ) -> list[tuple[int, Result | Lost]]:
     """Results of a batch, by number; runs in a worker.
 
-    The worker's child, which is held to the limits, stays for the next batch: it has learned how
-    dumps of the job look.
+    ``bring`` fetches what is to be read.  The worker's child, which is held to the limits, stays
+    for the next batch: it has learned how dumps of the job look.
     """
+    if bring is not None:
+        items = bring([one.item for one in batch])
+        batch = [replace(one, item=item) for one, item in zip(batch, items, strict=True)]
     if not hasattr(_THREAD, "child"):
         _THREAD.child = KeptChild()
     pool = KeptChildPool(partial(_do, function), batch, _limits, kept=_THREAD.child)
     return [(batch[place].number, result) for place, result in pool.run()]
+
+
+def shown_of_batch(
+    shown: Callable[[Result], Result], made: list[tuple[int, Result]]
+) -> list[tuple[int, Result]]:
+    """What is sent to the client of results that stay here; runs in a worker."""
+    return [(number, shown(result)) for number, result in made]
+
+
+def unite_chosen(
+    unite: Callable[[list[Any]], Result], made: list[tuple[int, Any]], numbers: frozenset[int]
+) -> Result:
+    """The values of some results as one; runs in a worker."""
+    return unite([result.value for number, result in made if number in numbers])
 
 
 def _do(function: Callable[[Item], Result], one: LimitedItem[Item]) -> Result:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
-from hanglab.analyzer.flight_recorder.loading import carried, read_elsewhere
+from hanglab.analyzer.flight_recorder.dump_input import carried
+from hanglab.analyzer.flight_recorder.elsewhere import read_elsewhere
 from hanglab.analyzer.flight_recorder.worker_pool import usable_cores
 from hanglab.harness.cluster.dask_pool import DaskPool
 from hanglab.harness.cluster.errors import ClusterError
@@ -19,6 +20,8 @@ from hanglab.harness.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from hanglab.harness.cluster.stored_dumps import StoredDumps
 
 _ADDRESS = re.compile(r"(dask|tcp|tls)://[^/\s]+:\d+")
 #: Seconds in which a scheduler answers, and has its first worker.
@@ -34,6 +37,27 @@ def reading_on(where: str, folder: Path, warn: Callable[[str], None]) -> Iterato
     ``where`` is ``local`` or the address of a scheduler.  Where workers do not see the folder, its
     files are sent to them.  Raises UsageError, MissingExtra and ClusterError.
     """
+    with _connected(where) as (client, workers):
+        seen = _all_see(client, folder)
+        if not seen:
+            warn(f"the workers do not see {folder}, so its files are sent to them")
+        with read_elsewhere(DaskPool(client, workers, None if seen else carried)):
+            yield
+
+
+@contextmanager
+def fetching_on(where: str, stored: StoredDumps) -> Iterator[None]:
+    """Like :func:`reading_on`, for dumps in a store: each worker fetches what it reads."""
+    with (
+        _connected(where) as (client, workers),
+        read_elsewhere(DaskPool(client, workers, bring=stored)),
+    ):
+        yield
+
+
+@contextmanager
+def _connected(where: str) -> Iterator[tuple[Client, int]]:
+    """A client, and how many workers there are."""
     if where != "local" and not _ADDRESS.fullmatch(where):
         raise UsageError(
             f"--on {where} is no cluster.", "Say local, or dask://HOST:PORT of a scheduler."
@@ -45,15 +69,8 @@ def reading_on(where: str, folder: Path, warn: Callable[[str], None]) -> Iterato
             "--on needs Dask's distributed, which is not installed.",
             "pip install 'hanglab[scale]'",
         ) from error
-    with ExitStack() as stack:
-        client = stack.enter_context(_local() if where == "local" else _remote(where))
-        workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        seen = _all_see(client, folder)
-        if not seen:
-            warn(f"the workers do not see {folder}, so its files are sent to them")
-        pool = DaskPool(client, workers, None if seen else carried)
-        stack.enter_context(read_elsewhere(pool))
-        yield
+    with _local() if where == "local" else _remote(where) as client:
+        yield client, len(client.scheduler_info(n_workers=-1)["workers"])
 
 
 @contextmanager

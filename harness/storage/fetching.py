@@ -45,11 +45,7 @@ def fetched(url: str, told: Told = lambda *_: None) -> Iterator[Path]:
 
 def fetch(place: StoredPlace, folder: Path, told: Told = lambda *_: None) -> Path:
     """Copies what is at the place below ``folder``, and gives the copy's path."""
-    files = asked(place, lambda: again(lambda: list(_files(place))))
-    if not files:
-        raise StorageError(
-            f"{place.url} leads to nothing.", "Check the bucket and the path after it."
-        )
+    files = stored_files(place)
     into = folder / place.name
     come: list[StoredFile] = []
 
@@ -65,6 +61,16 @@ def fetch(place: StoredPlace, folder: Path, told: Told = lambda *_: None) -> Pat
     # Whoever makes an archive of a folder has the folder in it.
     in_archive = place.url.startswith("zip://") and len(below) == 1 and below[0].is_dir()
     return below[0] if in_archive else into
+
+
+def stored_files(place: StoredPlace) -> list[StoredFile]:
+    """The file at the place, or all files below, at least one.  Raises StorageError."""
+    files = asked(place, lambda: again(lambda: list(_files(place))))
+    if not files:
+        raise StorageError(
+            f"{place.url} leads to nothing.", "Check the bucket and the path after it."
+        )
+    return files
 
 
 def _files(place: StoredPlace) -> Iterator[StoredFile]:

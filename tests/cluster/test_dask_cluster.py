@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.flight_recorder.loading import PoolElsewhere, carried, read_elsewhere
+from hanglab.analyzer.flight_recorder.dump_input import carried
+from hanglab.analyzer.flight_recorder.elsewhere import read_elsewhere
 from hanglab.analyzer.flight_recorder.worker_pool import Limits
 from hanglab.analyzer.program.job_dumps import JobOptions
 from hanglab.harness.cli import main
@@ -56,15 +57,26 @@ def told(path: Path) -> bytes:
     return analyze(path).to_json()
 
 
-def heard_by(pool: DaskPool, hear: Callable[[], object]) -> PoolElsewhere:
-    """The pool, of which each answer is heard before it is used."""
+class HeardPool(DaskPool):
+    """A pool of which each answer is heard before it is used, and what it is asked to unite."""
 
-    def run(function: Any, items: Any, limits: Any) -> Iterator[tuple[int, Any]]:
-        for answer in pool(function, items, limits):
-            hear()
+    hear: Callable[[], object] = staticmethod(lambda: None)
+    united: Callable[[], object] = staticmethod(lambda: None)
+
+    def _answers(self, items: Any, limits: Any, read: Any) -> Iterator[tuple[int, Any]]:
+        for answer in super()._answers(items, limits, read):
+            self.hear()
             yield answer
 
-    return run
+    def unite(self, unite: Any, numbers: Any) -> Any:
+        self.united()
+        return super().unite(unite, numbers)
+
+
+def heard_by(client: object, hear: Callable[[], object], workers: int = 2) -> HeardPool:
+    pool = HeardPool(client, workers)  # type: ignore[arg-type]
+    pool.hear = hear  # type: ignore[method-assign]
+    return pool
 
 
 @pytest.mark.parametrize("fault", ["none", "stop", "p2p_deadlock", "unmatched"])
@@ -72,7 +84,7 @@ def test_verdicts_are_those_of_one_process(client: object, tmp_path: Path, fault
     options = JobOptions(RANKS, "3d", fault, operations=60)
     path = dumps(tmp_path / fault, options)
     alone, heard = told(path), []
-    with read_elsewhere(heard_by(DaskPool(client, 2), lambda: heard.append(1))):
+    with read_elsewhere(heard_by(client, lambda: heard.append(1))):
         assert told(path) == alone
     assert heard
 
@@ -89,11 +101,44 @@ def test_a_worker_that_is_killed_costs_its_part_again_and_nothing_else(
             killed.append(next(iter(pids.values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with read_elsewhere(heard_by(DaskPool(client, 2), kill_one)):
+    with read_elsewhere(heard_by(client, kill_one)):
         assert told(folder) == alone
     assert killed
     client.wait_for_workers(2)  # type: ignore[attr-defined]
     assert killed[0] not in client.run(os.getpid).values()  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_kept_is_made_again_before_it_is_united(
+    client: object, folder: Path
+) -> None:
+    alone = told(folder)
+    pids = client.run(os.getpid)  # type: ignore[attr-defined]
+    pool, united = HeardPool(client, 2), []  # type: ignore[arg-type]
+
+    def kill_one() -> None:
+        united.append(1)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+    pool.united = kill_one  # type: ignore[method-assign]
+    with read_elsewhere(pool):
+        assert told(folder) == alone
+    assert united == [1]
+    client.wait_for_workers(2)  # type: ignore[attr-defined]
+
+
+def test_two_jobs_in_a_folder_are_united_each_by_itself(
+    client: object, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "both" / "first")
+    later = dumps(tmp_path / "later", JobOptions(2 * RANKS, "3d", "stop", operations=60))
+    shutil.copytree(later, tmp_path / "both" / "second")
+    alone, united = told(tmp_path / "both"), []
+    pool = HeardPool(client, 2)  # type: ignore[arg-type]
+    pool.united = lambda: united.append(1)  # type: ignore[method-assign]
+    with read_elsewhere(pool):
+        assert told(tmp_path / "both") == alone
+    assert united == [1, 1]
 
 
 def test_files_that_workers_do_not_see_are_sent_to_them(client: object, folder: Path) -> None:
@@ -195,7 +240,7 @@ def test_a_cluster_that_is_lost_in_the_middle_is_a_sentence(folder: Path) -> Non
         n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as short:
         with distributed.Client(short) as lost:
-            pool = heard_by(DaskPool(lost, 1), short.close)
+            pool = heard_by(lost, short.close, 1)
             with read_elsewhere(pool), pytest.raises(ClusterError, match="lost in the middle"):
                 told(folder)
 
@@ -208,7 +253,7 @@ def _kill_worker(item: int) -> None:
 def test_what_kills_its_worker_each_time_is_a_sentence(client: object) -> None:
     pool = DaskPool(client, 2)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="lost in the middle"):
-        list(pool(_kill_worker, [1], lambda item: Limits(60.0, 1 << 30)))
+        list(pool.run(_kill_worker, [1], lambda item: Limits(60.0, 1 << 30)))
 
 
 def test_workers_without_hanglab_are_a_sentence(
