@@ -1,4 +1,4 @@
-"""What is read: a file, or bytes that are here already."""
+"""An input to read: a file, or bytes that are here already."""
 
 from __future__ import annotations
 

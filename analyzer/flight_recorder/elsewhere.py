@@ -32,7 +32,7 @@ class Cluster(Protocol):
         """Like ``run``, but results stay there; what ``shown`` leaves of each comes."""
 
     def unite(self, unite: Callable[[list[Any]], Any], numbers: Sequence[int], /) -> Any:
-        """What ``unite`` makes of the results with these numbers, of those that were kept last.
+        """Unite the results with these numbers, of those that were kept last.
 
         It takes results and what it made of others, in any order and grouping.
         """

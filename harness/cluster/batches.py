@@ -64,7 +64,7 @@ def do_batch(
 def shown_of_batch(
     shown: Callable[[Result], Result], made: list[tuple[int, Result]]
 ) -> list[tuple[int, Result]]:
-    """What is sent to the client of results that stay here; runs in a worker."""
+    """Parts of results that go to the client while these stay here; runs in a worker."""
     return [(number, shown(result)) for number, result in made]
 
 

@@ -75,7 +75,7 @@ class DaskPool:
         return self._answers(items, limits, read)
 
     def unite(self, unite: Callable[[list[Any]], Any], numbers: Sequence[int]) -> Any:
-        """What ``unite`` makes of the kept results with these numbers; raises ClusterError."""
+        """Unite the kept results with these numbers.  Raises ClusterError."""
         wanted = frozenset(numbers)
         parts = [
             self._submit(unite_chosen, unite, made, there & wanted)
