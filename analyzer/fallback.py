@@ -23,6 +23,7 @@ from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
+from hanglab.analyzer.facts.scheduler import told_why
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
@@ -74,6 +75,10 @@ def healthy(facts: CaseFacts) -> Verdict | None:
                 f" {break_off(cut).capitalize()}; the counters of groups before that tell that "
                 f"{name_ranks(cut)} {last} as all peers did."
             )
+    advice = "Nothing to do."
+    ended = _by_scheduler(facts)
+    if ended is not None and not facts.all_succeeded:
+        why, advice = f"{ended[0]}; until then it made progress.", ended[1]
     speed = speed_evidence(facts)
     facts.inputs.would_decide = speed.would_decide
     if speed.unseen:
@@ -84,7 +89,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         summary=why,
         evidence=speed.evidence,
         inputs=facts.inputs,
-        advice="Get " + ", ".join(speed.would_decide) + "." if speed.unseen else "Nothing to do.",
+        advice="Get " + ", ".join(speed.would_decide) + "." if speed.unseen else advice,
     )
 
 
@@ -92,6 +97,14 @@ def _unseen(facts: CaseFacts) -> list[int]:
     """Ranks that nobody could compare with their peers: they may be the slow ones."""
     seen = {rank for rank, view in facts.ranks.items() if view.progress is not None}
     return sorted({*facts.ranks, *facts.inputs.missing_ranks} - seen) if seen else []
+
+
+def _by_scheduler(facts: CaseFacts) -> tuple[str, str] | None:
+    """Sentence on the end that a scheduler gave the job, and what to do; None without one."""
+    scheduler = facts.scheduler
+    if scheduler is None or scheduler.asked_to_end is None:
+        return None
+    return told_why(scheduler)
 
 
 def _makes_progress(facts: CaseFacts) -> bool:
@@ -187,6 +200,9 @@ def undecided(facts: CaseFacts) -> Verdict:
         if facts.case and unusual_idle_time(facts) is not None:
             evidence += _current_lines(facts)
             needs.append(_a_later_look(facts))
+    ended = _by_scheduler(facts)
+    if ended is not None and not facts.stuck:
+        summary = f"{ended[0]}; what it did until then the evidence does not show."
     evidence += _before_restart(facts)
     told = facts.inputs.would_decide = name_needs(needs)
     return Verdict(
@@ -194,7 +210,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         summary=summary,
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
-        advice=("Get " + ", ".join(told) + "." if told else _look_closer(facts)),
+        advice=("Get " + ", ".join(told) + "." if told else _look_closer(facts, ended)),
         alternatives=may_be_missing[1] if may_be_missing is not None else [],
         inputs=facts.inputs,
     )
@@ -255,7 +271,9 @@ def _current_lines(facts: CaseFacts) -> list[Evidence]:
     return found
 
 
-def _look_closer(facts: CaseFacts) -> str:
+def _look_closer(facts: CaseFacts, ended: tuple[str, str] | None) -> str:
+    if ended is not None and not facts.stuck:
+        return ended[1]
     if facts.case and facts.all_ended:
         return (
             "Read what the ranks printed last, the one that ended first before the others; have "

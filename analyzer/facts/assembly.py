@@ -15,6 +15,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, EarlierException, RankV
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
+from hanglab.analyzer.facts.scheduler import asked_to_end, by_scheduler
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.thresholds import CHECKED_BYTES
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
@@ -32,9 +33,9 @@ from hanglab.recorder.case.records import (
     JobRecord,
     ProgramEnd,
     Raised,
+    SchedulerRecord,
     StackFrame,
     StackSample,
-    Trigger,
 )
 
 Happened = TypeVar("Happened", Raised, ProgramEnd)
@@ -69,18 +70,23 @@ def _stacks(rank: RankCase) -> list[StackSample]:
     return stacks
 
 
-def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
+def _until(raised: list[Happened], last: Clock | None) -> list[Happened]:
     """Events before the capture: later ones may be its doing, or that of the job's end."""
-    if trigger is None:
+    if last is None:
         return raised
-    return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
+    return [one for one in raised if one.at.wall_ns <= last.wall_ns]
 
 
-def _exit(rank: RankCase, end: Exit | None, job: JobRecord | None) -> Exit | None:
+def _exit(
+    rank: RankCase, end: Exit | None, job: JobRecord | None, scheduler: SchedulerRecord | None
+) -> Exit | None:
     """The rank's end, unless it still lived at the capture and failed after it.
 
-    How it ends once it has been interrupted says nothing of the job, well or not.
+    How it ends once it has been interrupted says nothing of the job, well or not; nor does an end
+    that the cluster's scheduler gave it.
     """
+    if end is not None and by_scheduler(end, scheduler):
+        return msgspec.structs.replace(end, by_recorder=True)
     trigger = job.trigger if job is not None else None
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
         return end
@@ -133,8 +139,10 @@ def _ended_well(ranks: Sequence[RankCase]) -> bool:
     return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
 
 
-def _view(rank: RankCase, job: JobRecord | None) -> RankView:
-    trigger = job.trigger if job is not None else None
+def _view(rank: RankCase, job: JobRecord | None, scheduler: SchedulerRecord | None) -> RankView:
+    captured = job.trigger.at if job is not None and job.trigger is not None else None
+    moments = [one for one in (captured, asked_to_end(scheduler)) if one is not None]
+    last = min(moments, key=lambda at: at.wall_ns, default=None)
     ahead = ahead_of_job(job, rank.host)
     end = rank.read(files.EXIT)
     ends = on_job_clock([end] if end is not None else [], ahead)
@@ -148,10 +156,10 @@ def _view(rank: RankCase, job: JobRecord | None) -> RankView:
         stacks=_stacks(rank),
         processes=rank.read(files.PROCESSES),
         movement=rank.read(files.MOVEMENT),
-        exit=_exit(rank, ends[0] if ends else None, job),
-        exceptions=_until(on_job_clock(rank.read(files.EXCEPTIONS), ahead), trigger),
-        handled=_until(on_job_clock(rank.read(files.HANDLED), ahead), trigger),
-        program_ends=_until(on_job_clock(rank.read(files.PROGRAM_ENDS), ahead), trigger),
+        exit=_exit(rank, ends[0] if ends else None, job, scheduler),
+        exceptions=_until(on_job_clock(rank.read(files.EXCEPTIONS), ahead), last),
+        handled=_until(on_job_clock(rank.read(files.HANDLED), ahead), last),
+        program_ends=_until(on_job_clock(rank.read(files.PROGRAM_ENDS), ahead), last),
         children=on_job_clock(rank.read(files.CHILDREN), ahead),
         waits=rank.read(files.WAITS),
         stderr=rank.read(files.STDERR),
@@ -206,10 +214,11 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
     dumps: list[RankDump] = []
     ended_well = _ended_well(reader.ranks)
     job = _job(reader)
+    scheduler = reader.read(files.SCHEDULER)
     ranks = [_state(rank, job, ended_well) for rank in reader.ranks]
     buffers = best_buffers(ranks, unusable, taken or {})
     for rank in ranks:
-        view = views[rank.rank] = _view(rank, job)
+        view = views[rank.rank] = _view(rank, job, scheduler)
         dump = buffers.get(rank.rank)
         view.has_dump = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
@@ -232,6 +241,7 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
         graph=build_wait_for_graph(dumps, expected=list(expected)),
         ranks=views,
         job=job,
+        scheduler=scheduler,
         raised_before=raised_before,
         hosts=hosts,
         dumps={dump.rank: dump for dump in dumps},

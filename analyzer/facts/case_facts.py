@@ -40,6 +40,7 @@ from hanglab.recorder.case.records import (
     ProgramEnd,
     Raised,
     RankProcess,
+    SchedulerRecord,
     StackFrame,
     StackSample,
     ThreadWait,
@@ -239,6 +240,8 @@ class CaseFacts:
     graph: WaitForGraph
     ranks: dict[int, RankView]
     job: JobRecord | None = None
+    #: What the cluster's scheduler said of it, where it has one.
+    scheduler: SchedulerRecord | None = None
     #: What was sampled of each host, by name.
     hosts: dict[str, HostView] = field(default_factory=dict)
     #: Each rank's joined sequence of operations; empty for a bare folder.

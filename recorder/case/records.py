@@ -416,7 +416,7 @@ class SchedulerRecord(msgspec.Struct):
     reason: text.Public = ""
     #: How often it was begun anew after its end.
     restarts: int = 0
-    #: When it first asked processes of the job to end, by the clock of the host that was asked.
+    #: When it was first seen to ask processes of the job to end, by the clock of ``job.json``.
     asked_to_end: Clock | None = None
 
 

@@ -12,20 +12,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conditions import PATIENCE_S, wait_for
 
+from hanglab.analyzer.engine import analyze
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError
 from hanglab.harness.launchers.slurm import job as slurm_job
 from hanglab.harness.launchers.slurm.errors import NotShared, NotStarted, NotSubmitted
 from hanglab.harness.launchers.slurm.launcher import SlurmLauncher
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.writer import write
 from hanglab.recorder.system import procfs
 from tools.slurm_cluster import SlurmCluster
 
 #: Sleeps until it is ended, with a name in its command line to find it by.
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+#: Goes on until it is ended.
+LOOPS = """\
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+while True:
+    dist.all_reduce(torch.ones(1))
+    print("went on", flush=True)
+    time.sleep(0.02)
+"""
 TELLS = """\
 import json, os
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
@@ -112,6 +124,36 @@ def test_a_frozen_rank_is_named_from_the_evidence_of_both_nodes(
     truth = json.loads((folder / "truth.json").read_text())
     (strike,) = truth["faults"]
     assert strike["struck_ns"] is not None and strike["pid"] is not None
+    no_jobs(cluster)
+
+
+def test_a_job_that_slurm_ends_blames_no_rank(cluster: SlurmCluster, tmp_path: Path) -> None:
+    script = tmp_path / "loops.py"
+    script.write_text(LOOPS)
+    ran = run_cli(tmp_path, str(script), "--world-size", "2", "--nodes", "2")
+    out = "runs/2*/loops/*/0/log/rank1.out"
+    try:
+        wait_for(
+            lambda: any(path.read_text().count("went on") > 20 for path in tmp_path.glob(out)),
+            "the ranks to go on",
+        )
+        cluster.run(
+            "sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null",
+            "--wrap=true",
+        )  # fmt: skip
+        said, _ = ran.communicate(timeout=PATIENCE_S)
+    finally:
+        ran.kill()
+    assert ran.returncode == 0, said
+    (folder,) = tmp_path.glob("runs/2*/loops/*/0")
+    found = json.loads((folder / "verdict.json").read_text())
+    assert (found["status"], found["culprits"]) == ("healthy", [])
+    assert "Slurm ended the job to give its nodes to a job of higher priority" in found["summary"]
+    scheduler = CaseReader(folder / "case").read(files.SCHEDULER)
+    assert scheduler is not None and scheduler.state == "PREEMPTED"
+    for state, words in (("TIMEOUT", "at its time limit"), ("CANCELLED", "somebody cancelled it")):
+        write(folder / "case", files.SCHEDULER, msgspec.structs.replace(scheduler, state=state))
+        assert words in analyze(folder / "case").summary
     no_jobs(cluster)
 
 

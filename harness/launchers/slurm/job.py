@@ -216,7 +216,10 @@ class SlurmJob(NodesJob):
         """Waits for Slurm's word, where Slurm has ended the job."""
         if self._number is None or self.recording is None:
             return
-        until = time.monotonic() + (_NOTED_S if self._asked_to_end or self._lost else 0)
+        ended = bool(self._asked_to_end or self._lost)
+        until = time.monotonic() + (_NOTED_S if ended else 0)
+        if ended:
+            self._let_keeper_go()
         self._scheduler = record_of(self._number)
         while (
             self._scheduler is not None
@@ -226,16 +229,21 @@ class SlurmJob(NodesJob):
             time.sleep(LOOK_S)
             self._scheduler = record_of(self._number)
 
+    def _let_keeper_go(self) -> None:
+        self._beating.set()
+        with suppress(OSError):
+            self._beat.unlink()
+
     def remove(self) -> None:
         failure: LaunchError | None = None
-        self._beating.set()
+        self._let_keeper_go()
         if self._number is not None:
             try:
-                submission.cancel(self._number, self._beat)
+                submission.cancel(self._number)
             except LaunchError as error:
                 failure = error
         self._links.close()
-        for path in (self._nonce, self._beat, self._folder / submission.KEEPER):
+        for path in (self._nonce, self._folder / submission.KEEPER):
             path.unlink(missing_ok=True)
         if failure is not None:
             raise failure

@@ -51,7 +51,7 @@ class SlurmProcesses(NodeProcesses):
     def __init__(self, order: dict[str, Any], channel: NodeChannel, paths: NodePaths) -> None:
         super().__init__(order, channel, paths)
         self._temporary = paths.temporary
-        self._beat: str = order["beat"]
+        self._beat = Path(order["beat"])
         self._environment: dict[str, str] = order["environment"]
         faults: list[tuple[int, Fault]] = pickle.loads(base64.b64decode(order["faults"]))
         self._numbers = [number for number, _ in faults]
@@ -99,8 +99,10 @@ class SlurmProcesses(NodeProcesses):
     def gone(self) -> NoReturn:
         self.end_ranks()
         self.left()
+        with suppress(OSError):
+            self._beat.unlink()
         with suppress(LaunchError):
-            cancel(os.environ["SLURM_JOB_ID"], Path(self._beat))
+            cancel(os.environ["SLURM_JOB_ID"])
         os._exit(1)
 
     def left(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from contextlib import suppress
 from pathlib import Path
 
 from hanglab.harness.launchers import owners, protocol
@@ -61,14 +60,11 @@ def submit(plan: JobPlan, nodes: int, tasks: int, beat: Path) -> str:
     return ask("sbatch", "--parsable", "--no-requeue", *words, str(script)).strip().split(";")[0]
 
 
-def cancel(job: str, beat: Path | None = None) -> None:
+def cancel(job: str) -> None:
     """Ends a job and everything in it; nothing where it has ended.  Raises LaunchError.
 
-    Without ``beat`` Slurm ends the batch script, and leaves it the time that it leaves to all.
+    The batch script takes the time that Slurm leaves to all, unless its beat is gone.
     """
-    if beat is not None:
-        with suppress(OSError):
-            beat.unlink()
     ask("scancel", "--full", job)
 
 
