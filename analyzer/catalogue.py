@@ -273,6 +273,13 @@ class Cause(str, Enum):
         "Raise the memory limit, or lower batch size, workers and prefetching.",
         status=Status.FAILED,
     )
+    HOST_LOST = CauseRow(
+        "host_lost",
+        Category.RESOURCE,
+        Stage.EXIT,
+        "Start the job again from its last checkpoint; ask the cluster why it took the host away.",
+        status=Status.FAILED,
+    )
     GPU_OOM = CauseRow(
         "gpu_oom",
         Category.RESOURCE,

@@ -18,6 +18,7 @@ from hanglab.analyzer.wording import name_ranks
 _OUTSIDE: Mapping[Cause, str] = {
     Cause.IO_BLOCKED: "a file system or block device that does not answer",
     Cause.OOM_KILLED: "memory that the kernel takes back by ending a process",
+    Cause.HOST_LOST: "a cluster that takes a host away",
     Cause.MEMORY_PRESSURE: "memory that its control group or host is short of",
     Cause.CPU_THROTTLED: "a limit on processor time",
     Cause.PARTITION: "a network that loses what ranks send",

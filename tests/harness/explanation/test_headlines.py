@@ -233,6 +233,11 @@ ALONE = {
         "its connection to rank 0 delivers 2 MB a second",
         "The link of rank 1 is slow: its connection to rank 0 delivers 2 MB a second.",
     ),
+    Cause.HOST_LOST: (
+        Status.FAILED,
+        "pod train-1 was evicted from its node",
+        "The cluster took the host of rank 1 away; the job failed.",
+    ),
     Cause.GPU_THROTTLED: (
         Status.SLOW,
         "its GPU runs at 900 of 1980 MHz",

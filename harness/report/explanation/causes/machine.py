@@ -50,6 +50,23 @@ RESOURCE = {
         commands=("oom_log", "memory_limit"),
         references=(_CGROUP + "#memory", "pytorch/pytorch#8976"),
     ),
+    "host_lost": CauseText(
+        says=("The cluster took the host of {who} away",),
+        what="A scheduler or a node's own agent ends all that runs on a host: evicted for want of "
+        "room, preempted for others, or the node is gone.",
+        proof="The cluster's own record of how it ended (`pod.json`).",
+        mistaken_for={
+            "missing_rank": "there nothing says why a rank is not there",
+            "oom_killed": "there the limit of the job's own memory was met",
+            "partition": "there the host lives, and cannot be reached",
+        },
+        mend=("Start again from the last checkpoint; ask for room or priority that is kept.",),
+        commands=("stderr",),
+        references=(
+            "https://kubernetes.io/docs/concepts/scheduling-eviction/",
+            "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/",
+        ),
+    ),
     "gpu_oom": CauseText(
         says=("{Who} ran out of GPU memory{at}",),
         what="The device had no memory for an allocation.",
