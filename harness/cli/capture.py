@@ -141,7 +141,7 @@ def _capture_packed(watch: float, pod: str | None) -> int:
         if not jobs:
             raise running_jobs.NoRanks(f"No rank of pod {pod} runs here.")
     except running_jobs.NoRanks:
-        if pod is not None or not left_case():
+        if pod is not None or left_case() is None:
             raise
         jobs = []
     capture_packed(jobs, watch, sys.stdout.buffer)

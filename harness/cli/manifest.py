@@ -146,6 +146,7 @@ def daemonset(
         list[str] | None,
         typer.Option(metavar="LABEL=VALUE", help="Nodes that get an agent; may be repeated."),
     ] = None,
+    out: _Out = None,
     namespace: _Namespace = None,
 ) -> int:
     """An agent on every node, for jobs that have none of hanglab in their pods.
@@ -161,8 +162,9 @@ def daemonset(
     pairs = [one.partition("=") for one in node_selector or ()]
     if any(not label or not equals for label, equals, _ in pairs):
         raise UsageError("--node-selector takes LABEL=VALUE.", "Give one such as pool=gpu.")
+    _check_url(out)
     selector = {label: value for label, _, value in pairs}
-    agents = NodeAgents(check_name(name), namespace, image, ptrace, user, selector)
+    agents = NodeAgents(check_name(name), namespace, image, ptrace, user, selector, out)
     if not ptrace:
         typer.echo(
             f"hanglab: Without SYS_PTRACE only ranks of user {user} are seen, and a node whose "
@@ -195,22 +197,27 @@ def _job(
     from hanglab.harness.errors import UsageError
     from hanglab.harness.kubernetes.names import check_name, check_quantity
     from hanglab.harness.kubernetes.training_pods import TrainingJob
-    from hanglab.harness.storage.locations import is_url
 
     program: list[str] = context.obj or []
     if not program:
         raise UsageError("No script is given.", "Put it behind --, such as: ... -- train.py")
-    if out is not None and (recorder != "record" or not is_url(out)):
-        raise UsageError(
-            "--out takes a URL, and only `--recorder record` sends Cases there.",
-            "Give one such as s3://bucket/name, or leave it out.",
-        )
+    _check_url(out)
     return TrainingJob(
         check_name(name), namespace, image, program, nodes, ranks_per_node, gpus,
         check_quantity(cpus, "--cpus"), check_quantity(memory, "--memory"),
         check_quantity(shm, "--shm"), user, recorder, agent_image, ptrace, hang_after, limit,
         kept, out,
     )  # fmt: skip
+
+
+def _check_url(out: str | None) -> None:
+    from hanglab.harness.errors import UsageError
+    from hanglab.harness.storage.locations import is_url
+
+    if out is not None and not is_url(out):
+        raise UsageError(
+            "--out takes a URL.", "Give one such as s3://bucket/name, or leave it out."
+        )
 
 
 def _print(made: Manifest, job: TrainingJob | None) -> int:

@@ -23,7 +23,7 @@ _PYTORCH = "pytorch"
 
 @dataclass(frozen=True)
 class NodeAgents:
-    """An agent on every node that fits; it captures what runs there when it is asked."""
+    """An agent on every node that fits; it captures what stops there, and when it is asked."""
 
     name: str
     namespace: str | None
@@ -32,6 +32,8 @@ class NodeAgents:
     #: Without ``ptrace``, the user whose ranks it can look at.
     user: int
     node_selector: Mapping[str, str]
+    #: URL below which each agent sends its Cases.
+    out: str | None = None
 
 
 def jobset(job: TrainingJob) -> Manifest:
@@ -102,7 +104,7 @@ def daemonset(agents: NodeAgents) -> Manifest:
         "hostPID": True,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "containers": [agent_container(agents.image, rights)],
+        "containers": [agent_container(agents.image, rights, agents.out)],
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "volumes": [
             {"name": "cases", "emptyDir": {"sizeLimit": "4Gi"}},

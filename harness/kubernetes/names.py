@@ -14,6 +14,9 @@ AGENT: Final = "hanglab"
 #: Where Cases lie in containers.
 CASES: Final = "/hanglab"
 CASE: Final = f"{CASES}/case"
+#: Folder of an agent's watch; Cases of jobs that it saw stop lie in the other.
+STATE: Final = f"{CASES}/state"
+WATCHED: Final = f"{STATE}/cases"
 
 _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|[KMGTPE]i?)?")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hanglab.harness.kubernetes.names import AGENT, CASE, CASES, JOB_LABEL
+from hanglab.harness.kubernetes.names import AGENT, CASE, CASES, JOB_LABEL, STATE, WATCHED
 from hanglab.harness.kubernetes.pod_security import Manifest, looks_into_processes, unprivileged
 
 #: ``record``: the command runs under ``hanglab record``; ``sidecar``: a container of its own.
@@ -59,7 +59,7 @@ def training_pod(job: TrainingJob, container: str, torchrun: Sequence[str]) -> M
         "image": job.image,
         "command": recorded(job, words) if record else words,
         "env": [
-            *([_pod_name()] if job.out else []),
+            *([_pod_name()] if job.out and record else []),
             {"name": "HOME", "value": "/tmp"},
             {"name": "PYTHONUNBUFFERED", "value": "1"},
         ],
@@ -88,7 +88,7 @@ def training_pod(job: TrainingJob, container: str, torchrun: Sequence[str]) -> M
         # Kubernetes ends such a container once the others have ended; a plain one would keep
         # the job from ever being complete.
         rights = looks_into_processes(0, job.user) if job.ptrace else unprivileged(job.user)
-        agent = agent_container(job.agent_image, rights)
+        agent = agent_container(job.agent_image, rights, job.out)
         spec["shareProcessNamespace"] = True
         spec["volumes"].append({"name": "agent-tmp", "emptyDir": {"sizeLimit": "1Gi"}})
         spec["initContainers"] = [{**agent, "restartPolicy": "Always"}]
@@ -101,25 +101,34 @@ def recorded(job: TrainingJob, words: Sequence[str]) -> list[str]:
     A job that hangs is left as it is where its Case is to be fetched: with the container's
     end, nothing can be read out of it any more.
     """
-    out = f"{job.out.rstrip('/')}/$({_POD})" if job.out else CASE
+    out = _sent(job.out) if job.out else CASE
     options = ["--hang-after", f"{job.hang_after_s:g}", "--then", "kill" if job.out else "leave"]
     return ["hanglab", "record", "--out", out, *options, "--", *words]
 
 
-def agent_container(image: str, rights: Manifest) -> Manifest:
-    """A container that waits for ``hanglab capture --kubernetes`` to run a capture in it."""
+def agent_container(image: str, rights: Manifest, out: str | None = None) -> Manifest:
+    """A container that captures jobs that stop, and those that it is asked for by an exec.
+
+    ``out`` is the URL below which its Cases are sent besides.
+    """
     return {
         "name": AGENT,
         "image": image,
-        "command": ["sleep", "infinity"],
-        "env": [{"name": "HOME", "value": "/tmp"}],
+        "command": [
+            "hanglab", "watch", "--state", STATE, "--out", _sent(out) if out else WATCHED,
+        ],
+        "env": [*([_pod_name()] if out else []), {"name": "HOME", "value": "/tmp"}],
         "resources": _AGENT_RESOURCES,
         "securityContext": rights,
         "volumeMounts": [
             {"name": "cases", "mountPath": CASES},
             {"name": "agent-tmp", "mountPath": "/tmp"},
         ],
-    }
+    }  # fmt: skip
+
+
+def _sent(url: str) -> str:
+    return f"{url.rstrip('/')}/$({_POD})"
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -134,8 +143,8 @@ def missing(job: TrainingJob) -> list[str]:
         return ["Nothing of hanglab is in these pods: the DaemonSet alone can capture them."]
     if job.recorder == "sidecar":
         said.append(
-            "The sidecar looks from outside, and only when it is asked: no steps, no sections, "
-            "no buffers of ranks without torch's pipe. `--recorder record` has them."
+            "The sidecar looks from outside: no steps, no sections, no buffers of ranks without "
+            "torch's pipe. `--recorder record` has them."
         )
     if job.recorder == "sidecar" and not job.ptrace:
         said.append(
@@ -147,7 +156,7 @@ def missing(job: TrainingJob) -> list[str]:
             "is 1 or more gives stacks from within ranks alone: none of one that is stopped or "
             "holds the interpreter's lock."
         )
-    if job.recorder == "record" and not job.out:
+    if not job.out:
         said.append(
             "A Case goes with its pod: fetch it with `hanglab capture --kubernetes` while the job "
             "hangs, or have it sent by --out URL, also where the job fails."

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hanglab.harness.errors import UsageError
-from hanglab.harness.kubernetes.names import CASE
+from hanglab.harness.kubernetes.names import CASE, WATCHED
 from hanglab.harness.recording import running_jobs
 from hanglab.recorder.archive.packing import pack
 from hanglab.recorder.attach.tree import FoundRank
@@ -49,7 +49,7 @@ def capture_packed(jobs: Sequence[list[FoundRank]], watch_s: float, out: BinaryI
             case = _capture(max(jobs, key=len), folder / "case", watch_s)
         else:
             # Of a job whose ranks are gone, what was recorded while there were some.
-            case = Path(CASE)
+            case = left_case() or Path(CASE)
         archive = folder / "case.tar.gz"
         pack(case, archive)
         note = msgspec.json.encode(PackedNote(time.time_ns()))
@@ -60,9 +60,11 @@ def capture_packed(jobs: Sequence[list[FoundRank]], watch_s: float, out: BinaryI
         out.flush()
 
 
-def left_case() -> bool:
-    """True if a Case lies where pods of `hanglab manifest` have theirs."""
-    return (Path(CASE) / HOSTS).is_dir()
+def left_case() -> Path | None:
+    """The latest Case where pods of `hanglab manifest` have theirs; None without any."""
+    found = [Path(CASE), *Path(WATCHED).glob("*")]
+    cases = [case for case in found if (case / HOSTS).is_dir()]
+    return max(cases, key=lambda case: case.stat().st_mtime, default=None)
 
 
 def _capture(ranks: list[FoundRank], case: Path, watch_s: float) -> Path:

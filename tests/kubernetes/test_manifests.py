@@ -165,6 +165,24 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str], said:
     assert said in capsys.readouterr().err
 
 
+def test_agents_watch_from_what_their_manifest_runs(made: Any, tmp_path: Path) -> None:
+    [spec] = pod_specs(made("daemonset", "--out", "s3://hangs")[0])
+    assert spec["containers"][0]["command"][-1] == "s3://hangs/$(HANGLAB_POD)"
+    [spec] = pod_specs(made("daemonset")[0])
+    words = [w.replace("/hanglab/", f"{tmp_path}/") for w in spec["containers"][0]["command"]]
+    assert words[0] == "hanglab"
+    with subprocess.Popen(
+        [*HANGLAB, *words[1:], "--below", str(os.getpid())], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert f"Cases go below {tmp_path}/state/cases" in said
+        finally:
+            process.terminate()
+        assert process.wait(120) == 0
+
+
 _RANK = """
 import time
 
