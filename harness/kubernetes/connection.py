@@ -14,7 +14,7 @@ _IN_CLUSTER_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace
 
 
 @dataclass(frozen=True)
-class Cluster:
+class KubernetesCluster:
     """A cluster, as its client is configured; safe to share among threads."""
 
     configuration: Any
@@ -27,7 +27,7 @@ class Cluster:
         return client.CoreV1Api(client.ApiClient(self.configuration))
 
 
-def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
+def connect(context: str | None = None, namespace: str | None = None) -> KubernetesCluster:
     """As kubectl finds it, else as a pod does.  Raises KubernetesError and MissingExtra."""
     try:
         from kubernetes import client, config
@@ -51,4 +51,4 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
             config.load_incluster_config(client_configuration=configuration)
             with open(_IN_CLUSTER_NAMESPACE) as mounted:
                 own = mounted.read().strip() or own
-    return Cluster(configuration, namespace or own)
+    return KubernetesCluster(configuration, namespace or own)

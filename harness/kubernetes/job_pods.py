@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hanglab.harness.kubernetes.connection import TIMEOUT, Cluster
+from hanglab.harness.kubernetes.connection import TIMEOUT, KubernetesCluster
 from hanglab.harness.kubernetes.errors import NoSuchJob, explained
 from hanglab.harness.kubernetes.names import AGENT, JOB_LABEL
 from hanglab.recorder.case.records import PodEnding, PodRecord
@@ -65,7 +65,7 @@ class JobPod:
         return self.record.phase == "Running" and not self.record.ending
 
 
-def pods_of(cluster: Cluster, job: str) -> list[JobPod]:
+def pods_of(cluster: KubernetesCluster, job: str) -> list[JobPod]:
     """Pods by name.  Raises NoSuchJob and others of KubernetesError."""
     core = cluster.core()
     doing = f"Listing the pods of {job} in namespace {cluster.namespace}"
@@ -79,7 +79,7 @@ def pods_of(cluster: Cluster, job: str) -> list[JobPod]:
     raise NoSuchJob(f"No pod of a job {job} is in namespace {cluster.namespace}.")
 
 
-def agents_by_node(cluster: Cluster) -> dict[str, JobPod]:
+def agents_by_node(cluster: KubernetesCluster) -> dict[str, JobPod]:
     """Running agents of a DaemonSet, in any namespace that may be looked at."""
     from kubernetes.client.exceptions import ApiException
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import IO
 from urllib.parse import quote
 
-from hanglab.harness.kubernetes.connection import Cluster
+from hanglab.harness.kubernetes.connection import KubernetesCluster
 from hanglab.harness.kubernetes.errors import NoCluster, refusal
 
 #: Of what a command says on standard error, the last.
@@ -28,7 +28,7 @@ class PodCommandEnd:
 
 
 def run_in_pod(
-    cluster: Cluster,
+    cluster: KubernetesCluster,
     pod: str,
     container: str,
     command: Sequence[str],

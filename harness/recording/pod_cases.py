@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.kubernetes.connection import Cluster
+from hanglab.harness.kubernetes.connection import KubernetesCluster
 from hanglab.harness.kubernetes.job_pods import WORDS, JobPod, agents_by_node, pods_of
 from hanglab.harness.kubernetes.pod_exec import PodCommandEnd, run_in_pod
 from hanglab.harness.recording.packed_capture import MARK, PackedNote
@@ -56,7 +56,7 @@ class Collected:
 
 
 def collect(
-    cluster: Cluster, job: str, case: Path, watch_s: float, container: str | None = None
+    cluster: KubernetesCluster, job: str, case: Path, watch_s: float, container: str | None = None
 ) -> Collected:
     """Captures in all running pods of a job; ``case`` gets what came, an empty folder before.
 
@@ -85,7 +85,7 @@ def collect(
 
 
 def _capture(
-    cluster: Cluster,
+    cluster: KubernetesCluster,
     pod: JobPod,
     place: Path,
     watch_s: float,
