@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -96,6 +97,19 @@ def watch(
             help="Send each verdict as an event, as `hanglab analyze --opentelemetry` does.",
         ),
     ] = False,
+    until_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            callback=finite,
+            metavar="SECONDS",
+            help="End once no job has run here for so long.",
+        ),
+    ] = None,
+    print_unit: Annotated[
+        Literal["systemd", "slurm"] | None,
+        typer.Option(help="Watch nothing: print a unit of systemd, or a prolog of Slurm."),
+    ] = None,
     history: Annotated[
         float | None,
         typer.Option(
@@ -121,6 +135,11 @@ def watch(
     from hanglab.harness.watching.service import WatchService, WatchSettings
     from hanglab.harness.watching.telling import Teller
 
+    if print_unit is not None:
+        from hanglab.harness.watching.units import unit
+
+        print(unit(print_unit), end="")
+        return 0
     place = (state or state_folder()).absolute()
     if history is not None:
         return _show_history(WatchHistory(place / "watch.sqlite"), history)
@@ -145,7 +164,12 @@ def watch(
     offered = f"; metrics at port {server.port}" if server is not None else ""
     _say(f"watching this host's jobs; Cases go below {folder}{offered}")
     try:
-        service.run(stop.is_set)
+        service.run(
+            lambda: (
+                stop.is_set()
+                or (until_idle is not None and service.idle_s(time.monotonic()) > until_idle)
+            )
+        )
     finally:
         if server is not None:
             server.close()

@@ -87,6 +87,7 @@ class WatchService:
         self._ends = EndWatch()
         self._jobs: dict[tuple[object, ...], _WatchedJob] = {}
         self._searched_s = float("-inf")
+        self._busy_s = time.monotonic()
         self._said: dict[str, float] = {}
         #: Pauses that a closer look showed to be none of a hang.
         self.suspicions = 0
@@ -108,6 +109,10 @@ class WatchService:
             for job in self._jobs.values()
             if job.readers
         ]
+
+    def idle_s(self, now_s: float) -> float:
+        """Seconds for which no job has had ranks here; ``now_s`` is monotonic."""
+        return now_s - self._busy_s
 
     def run(self, over: Callable[[], bool]) -> None:
         """Watches until ``over``; what fails is said, and the watch goes on."""
@@ -157,6 +162,8 @@ class WatchService:
 
     def _search(self, now_s: float) -> None:
         found = {job.key: job for job in self._finder.look()}
+        if found or any(job.capture is not None for job in self._jobs.values()):
+            self._busy_s = now_s
         for key, one in found.items():
             job = self._jobs.get(key)
             if job is None:

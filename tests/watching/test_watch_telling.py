@@ -1,4 +1,4 @@
-"""What a watch sends and offers, with servers that fail and clients that are hostile."""
+"""Events that a watch sends, and metrics that it offers, with servers that fail and clients that are hostile."""
 
 from __future__ import annotations
 

@@ -1,0 +1,144 @@
+"""Real jobs with ``hanglab watch`` beside them: which hangs it tells of, and which healthy jobs.
+
+``python benchmarks/watch_zoo.py SUITE [--least 4] [--names A,B]`` runs the plain scripts that
+``hanglab list --as-suite SUITE`` writes, under torchrun, recorded by nobody.  Limits are shorter
+than those of the service, in proportion; the rest is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.server
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+#: Seconds for a hang to be told, and for a healthy script to end.
+HUNG_S = 120.0
+ENDS_S = 200.0
+
+EVENTS: list[dict[str, Any]] = []
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        EVENTS.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def below(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(name))
+    found, front = [], [pid]
+    while front:
+        front = [child for parent in front for child in children.get(parent, [])]
+        found += front
+    return found
+
+
+def told(job: str) -> list[dict[str, Any]]:
+    return [one for one in EVENTS if one["job"] == job and one["event"] == "stopped"]
+
+
+def run(script: Path, ranks: int, hangs: bool, folder: Path) -> tuple[str, float]:
+    """Outcome of one script, and the seconds that it took."""
+    job = script.stem
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--rdzv-id", job, str(script),
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment.pop("RANK", None)
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    outcome = "not told"
+    try:
+        while time.monotonic() - begun < (HUNG_S if hangs else ENDS_S):
+            if found := told(job):
+                outcome = f"{found[0]['status']} {found[0]['cause']} {found[0]['culprits']}"
+                break
+            if process.poll() is not None:
+                outcome = f"ended with {process.returncode}"
+                break
+            time.sleep(0.1)
+    finally:
+        for pid in [*below(process.pid), process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+    return outcome, time.monotonic() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("suite", type=Path)
+    parser.add_argument("--least", default="4")
+    parser.add_argument("--names", default="")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    rows = json.loads((options.suite / "suite.json").read_text())["scripts"]
+    names = set(filter(None, options.names.split(",")))
+    if names:
+        rows = [row for row in rows if row["file"].rpartition("_")[0] in names]
+    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = [sys.executable, "-m", "hanglab.harness.cli", "watch", "--below", str(os.getpid())]
+        words += ["--least", options.least, "--state", name, "--webhook"]
+        watch = subprocess.Popen(
+            [*words, f"http://127.0.0.1:{receiver.server_address[1]}/"],
+            stderr=(folder / "watch.txt").open("wb"),
+        )
+        rested = []
+        counts: dict[str, list[str]] = {"told": [], "not told": [], "false alarms": [], "quiet": []}
+
+        def one(row: dict[str, Any]) -> None:
+            hangs = row["observable"] == "hangs"
+            script = options.suite.resolve() / row["file"]
+            outcome, seconds = run(script, row["ranks"], hangs, folder)
+            found = told(script.stem)
+            rested.extend(event["rested_s"] for event in found)
+            kind = ("told" if found else "not told") if hangs else None
+            counts[kind or ("false alarms" if found else "quiet")].append(script.stem)
+            wanted = f"{row.get('class', 'healthy')} {row.get('culprits', [])}"
+            print(f"{script.stem:<44} {outcome:<44} {wanted:<36} {seconds:5.1f} s", flush=True)
+
+        try:
+            with ThreadPoolExecutor(options.jobs) as pool:
+                list(pool.map(one, rows))
+        finally:
+            watch.send_signal(signal.SIGTERM)
+            watch.wait()
+            print((folder / "watch.txt").read_text()[-2000:])
+    for kind, scripts in counts.items():
+        shown = ", ".join(scripts) if kind in ("not told", "false alarms") else ""
+        print(f"{kind}: {len(scripts)} {shown}")
+    if rested:
+        print(f"rest: median {statistics.median(rested):.1f} s, most {max(rested):.1f} s")
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
