@@ -1,4 +1,4 @@
-"""Events that a watch sends, and metrics that it offers, with servers that fail and clients that are hostile."""
+"""Events that a watch sends, metrics that it offers; servers that fail, hostile clients."""
 
 from __future__ import annotations
 
