@@ -9,6 +9,7 @@ parallel groups beside it, ``3d`` pipeline groups with sends and receives as wel
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ STAGES = {"2d": 1, "3d": 4}
 _SITES = 40
 _START_NS = 1_700_000_000_000_000_000
 #: The watchdog's dumps follow a timeout of ten minutes; nothing moves until then.
-_WRITTEN_NS = _START_NS + 610_000_000_000
+WRITTEN_NS = _START_NS + 610_000_000_000
 
 
 @dataclass(frozen=True)
@@ -247,22 +248,26 @@ def kind_of(layout: str, world: int, rank: int, culprit: int) -> Kind:
     return Kind(layout, "world", stage)
 
 
+def dump_of(layout: str, world: int, rank: int, culprit: int) -> bytes:
+    """The bytes of one rank's dump."""
+    data = _template(kind_of(layout, world, rank, culprit))
+    for old, new in _replacements(layout, world, rank):
+        data = data.replace(_text(old), _text(new))
+    return _at_its_own_times(data, rank)
+
+
+_template = functools.cache(template)
+
+
 def write_dumps(folder: Path, layout: str, world: int, culprit: int) -> int:
     """Write every rank's dump, each a file of its own; returns the bytes of all."""
     folder.mkdir(parents=True)
-    templates: dict[Kind, bytes] = {}
     total = 0
     for rank in range(world):
-        kind = kind_of(layout, world, rank, culprit)
-        if kind not in templates:
-            templates[kind] = template(kind)
-        data = templates[kind]
-        for old, new in _replacements(layout, world, rank):
-            data = data.replace(_text(old), _text(new))
-        data = _at_its_own_times(data, rank)
+        data = dump_of(layout, world, rank, culprit)
         file = folder / f"rank_{rank}"
         file.write_bytes(data)
-        os.utime(file, ns=(_WRITTEN_NS, _WRITTEN_NS))
+        os.utime(file, ns=(WRITTEN_NS, WRITTEN_NS))
         total += len(data)
     return total
 

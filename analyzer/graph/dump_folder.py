@@ -108,7 +108,7 @@ def _world_graph(
 ) -> WorldGraph:
     moving: set[int] = set()
     graph = graph_of_summaries(merged, source, expected=expected)
-    while more := find_undated(graph, merged):
+    while more := find_undated(graph, merged, source):
         # Without them, waiting ends elsewhere.
         moving.update(more)
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.graph.thresholds import LOOKED_AT_NUMBERS
+from hanglab.analyzer.graph.thresholds import FULL_RANKS, LOOKED_AT_NUMBERS, PEERS
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.call_lookup import DumpSource
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
+from hanglab.analyzer.worlds.pauses import in_usual_pause
 from hanglab.analyzer.worlds.thresholds import CLOCK_UNSET_NS, COPIED_LATER_NS
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
@@ -40,13 +43,14 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
     return sorted(progressing)
 
 
-def find_undated(graph: WaitForGraph, merged: MergedSummaries) -> set[int]:
-    """Ranks that end waits, by dumps of which nothing tells how long after its last event each was
-    written.
+def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> set[int]:
+    """Ranks that end waits, and that may have gone on: nothing tells when their dumps were written.
 
-    Such a rank was absent, or its device in an operation, at a moment that may lie before what
-    its peers wait for.  What it waits in itself holds it whenever it was dumped.  A wait that
-    outlived its timeout shows that the dumps are those that torch takes then.
+    Such a rank was absent, or its device in an operation, at a moment that may lie before what its
+    peers wait for.  Dumps are taken for those of one moment where none is known to be of an earlier
+    one; then a rank may have gone on that was seen within its usual pauses before its peers.  What
+    a rank waits in itself holds it whenever it was dumped.  A wait that outlived its timeout shows
+    that the dumps are those that torch takes then.
     """
     summaries = merged.ranks.values()
     newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
@@ -55,15 +59,29 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries) -> set[int]:
         since = [p.created_ns for p in summary.pending if p.created_ns > 0]
         if limit != ABSENT and since and newest - min(since) >= limit:
             return set()
-    found = set()
+    undated = {}
     for sink in graph.sinks:
         activity = merged.ranks[sink.rank].activity if sink.rank in merged.ranks else None
         if activity is None or sink.unknown:
             continue
         bare = activity.last_ns == ABSENT and newest > CLOCK_UNSET_NS
         if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
-            found.add(sink.rank)
-    return found
+            victims = [rank for rank in sink.victims if rank in sink.awaited.group.members]
+            undated[sink.rank] = victims[:PEERS]
+    return set(undated) if graph.progressing else _in_usual_pauses(undated, source)
+
+
+def _in_usual_pauses(peers: dict[int, list[int]], source: DumpSource) -> set[int]:
+    asked = dict(islice(peers.items(), FULL_RANKS))
+    if not asked:
+        return set()
+    dumps = source.many({*asked, *(peer for others in asked.values() for peer in others)})
+    return {
+        rank
+        for rank, others in asked.items()
+        if rank in dumps
+        and in_usual_pause(dumps[rank], [dumps[peer] for peer in others if peer in dumps])
+    }
 
 
 def _dumped_before(merged: MergedSummaries, group_table: GroupTable) -> Iterator[int]:

@@ -65,7 +65,6 @@ def activity_of(dump: RankDump) -> Activity:
         lost = dump.written_ns != ABSENT and abs(quiet) > COPIED_LATER_NS
         return Activity(
             pause_ns=longest,
-            known_until_ns=ABSENT if lost else known,
             copied=lost and last > CLOCK_UNSET_NS,
             last_ns=last,
             timeout_ns=timeout,

@@ -12,8 +12,24 @@ COPIED_LATER_NS = 24 * 3600 * 1_000_000_000
 #: called healthy: a minute, for what it is in may leave no entry, as sends and receives on gloo, a
 #: group of gloo beside NCCL's, or whatever its hosts do.
 LONGEST_IDLE_NS = 60 * 1_000_000_000
+#: Nanoseconds by which the times that two ranks give to one operation differ on hosts that share a
+#: clock, late arrivals included; hosts kept by NTP are milliseconds apart.
+ONE_CLOCK_NS = 100_000_000
+#: Nanoseconds by which entries of a rank's threads may be out of order; a clock that goes back by
+#: more was set, and says nothing.
+THREADS_APART_NS = 1_000_000
 #: Nanoseconds: a wall clock before 2010 was never set, and says nothing.
 CLOCK_UNSET_NS = 1_262_304_000_000_000_000
+#: Factors: a rank is late after so many times its longest pause, and so many times the difference
+#: between its longest and its shortest, as one that varies may be longer yet the next time.
+LATE_FACTOR = 1.5
+VARIATION_FACTOR = 32
+#: Pauses that a dump must show for the longest to say anything.
+KNOWN_PAUSES = 3
+#: Nanoseconds after which a rank is late whose dump shows fewer.
+FIRST_PAUSE_NS = 100_000_000
+#: Operations of one group that are compared for that, the latest that both dumps have.
+COMPARED_OPERATIONS = 16
 #: Nanoseconds: a rank that did something so short a time before its dump was written was on its
 #: way.
 RECENT_NS = 500_000_000

@@ -11,6 +11,10 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
+    "an only dump of an earlier moment, without its file's time, is taken for its rank's end": (
+        28001202,
+        30000148,
+    ),
     "a part that a peer has finished is told as a stopped device, whatever that peer called": (
         29001540,
         32001129,
@@ -35,9 +39,7 @@ MENDED = {
         40000241,
     ),
     "a dump older than its peers', without the time of its file, was taken for its rank's end": (
-        28001202,
         29006532,
-        30000148,
         32000750,
     ),
     "a call moved to the end of a rank's own order, which nobody missed, was told as left out": (
