@@ -10,9 +10,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -121,7 +121,7 @@ class SlurmJob(NodesJob):
             "faults": base64.b64encode(pickle.dumps(faults)).decode(),
         }
 
-    def _await(self, missing: Any) -> None:
+    def _await(self, missing: Callable[[], set[int]]) -> None:
         """Until no node is missing any more.  Raises LaunchError."""
         until = time.monotonic() + _READY_S
         while True:
@@ -133,8 +133,8 @@ class SlurmJob(NodesJob):
                     self.changed.wait(LOOK_S)
             if self.failure:
                 raise NodeFailed(self.failure)
-            for number in sorted(self.gone):
-                raise NodeFailed(self._ended_early(number))
+            if self.gone:
+                raise NodeFailed(self._ended_early(min(self.gone)))
             if self.plan.stop is not None and self.plan.stop.is_set():
                 raise NodeFailed("hanglab was interrupted while nodes started.")
             if time.monotonic() > until:
