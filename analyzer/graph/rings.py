@@ -28,7 +28,7 @@ from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
 from hanglab.analyzer.graph.waits import OpenOperations
-from hanglab.analyzer.graph.wrong_group import find_wrong_group, repeats_call
+from hanglab.analyzer.graph.wrong_group import WrongGroup, find_wrong_group, repeats_call
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
@@ -122,7 +122,7 @@ class RingReader:
                 self.unmatched.append(alone)
                 return
         unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
-        if unsure:
+        if unsure and not (full and not any(p2p) and self._wrong_group(cycle, calls)):
             # They may wait for what they have started, or do something else.
             if not (full and self._name_either_way(cycle, calls, unsure, waits)):
                 self.undecided.update(unsure)
@@ -175,8 +175,7 @@ class RingReader:
         deviating = () if any(p2p) else self._out_of_order(cycle)
         wrong_group = None
         if full and not any(p2p):
-            indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
-            wrong_group = find_wrong_group(calls, indices, self._lookup)
+            wrong_group = self._wrong_group(cycle, calls)
         if wrong_group is not None and wrong_group.deviating is not None:
             deviating = (wrong_group.deviating,)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
@@ -215,6 +214,10 @@ class RingReader:
                 if peer in calls and cycle.places[peer].seq is not None:
                     queued = bool(cycle.places[rank].behind)
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], queued=queued))
+
+    def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:
+        indices = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
+        return find_wrong_group(calls, indices, self._lookup)
 
     def _out_of_order(self, cycle: WaitCycle) -> tuple[int, ...]:
         """Ranks of a ring of collectives that alone keep another order than the rest."""

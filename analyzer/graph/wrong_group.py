@@ -35,16 +35,21 @@ def find_wrong_group(
     site = next(iter(sites))
     if len(sites) > 1 or not site or len({call.op for call in calls.values()}) > 1:
         return None
-    if any(call.seq is None or may_be_a_helper(call.stack) for call in calls.values()):
+    if any(call.seq is None for call in calls.values()):
         return None
+    helper = any(may_be_a_helper(call.stack) for call in calls.values())
     used = {}
     for rank, index in indices.items():
         entries = lookup.entries(rank)
         if entries is None:
             return None
-        used[rank] = _groups_at(entries, index, site)
+        used[rank] = frozenset(_groups_at(entries, index, site))
         if len(used[rank]) > 1:
             return None
+    if helper:
+        # Of two that had one group there in each round before, either may be elsewhere.
+        alike = len(calls) == 2 and len({*used.values()}) == 1 and all(used.values())
+        return WrongGroup(None) if alike else None
     if not any(used.values()) and len({call.arguments.input_sizes for call in calls.values()}) > 1:
         # Each comes with what belongs to its group: the first round of a loop over several.
         return None
