@@ -226,9 +226,11 @@ def _hang_summary(facts: CaseFacts) -> str:
     if not outside:
         return _HANGS
     verb = "is" if len(outside) == 1 else "are"
-    return (
-        f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} not in any operation, and nothing shows why."
+    recorded = all(
+        facts.ranks[rank].progress is not None for rank in outside if rank in facts.ranks
     )
+    where = "not in any operation" if recorded else "in no operation that is known"
+    return f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} {where}, and nothing shows why."
 
 
 def _host_wait_summary(facts: CaseFacts) -> str:

@@ -48,7 +48,9 @@ def python_wait(view: RankView) -> tuple[float, str] | None:
             # Whoever holds the lock is at work; a lock is a lock all the same.
             return (PLAUSIBLE, _describe(view, mine)) if mine.kind == "lock" else None
         return SEEN, _describe(view, mine)
-    if position.innermost_is_user and in_lock(view.wchan) and not position.active:
+    # Of a rank without the recorder it may be any native call, such as the wait for an operation.
+    called = view.progress is not None and position.innermost_is_user
+    if called and in_lock(view.wchan) and not position.active:
         return INFERRED, f"its main thread waits for a lock (kernel: {view.wchan})"
     if position.place in (StackPlace.JOIN, StackPlace.QUEUE) and not _somebody_works(view):
         kind = "thread" if position.place is StackPlace.JOIN else "queue"

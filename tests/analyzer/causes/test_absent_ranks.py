@@ -52,9 +52,17 @@ def test_a_sleeping_rank_is_merely_missing() -> None:
 def test_what_the_stack_and_the_kernel_say_decides(
     frames: list[StackFrame], wchan: str, cause: Cause
 ) -> None:
-    verdict = verdict_on(view(1, *frames, wchan=wchan))
+    verdict = verdict_on(progress(view(1, *frames, wchan=wchan), step=3))
     assert verdict.cause is cause
     assert verdict.culprits == [1]
+
+
+def test_a_lock_is_told_of_ranks_alone_whose_operations_are_recorded() -> None:
+    """Without the recorder it may be the wait for an operation that no buffer of gloo's shows."""
+    views = [view(rank, user(48, "exchange"), has_dump=False) for rank in range(3)]
+    verdict = conclude(job(views))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "are in no operation that is known" in verdict.summary
 
 
 def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
@@ -193,7 +201,7 @@ def test_two_that_wait_between_the_rounds_are_not_accused_by_one_that_went_on() 
     known.__dict__["highest_entered"] = {"0": {0: 30, 1: 31, 2: 30}}
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 0 and 2 are not in any operation" in verdict.summary
+    assert "ranks 0 and 2 are in no operation that is known" in verdict.summary
 
 
 def test_two_that_did_as_many_steps_are_not_accused_by_one_with_an_operation_too_many() -> None:
@@ -275,7 +283,7 @@ def test_many_who_stay_away_for_no_known_reason_are_not_accused_by_few() -> None
     views = [waiting(0), *(away(rank) for rank in (1, 2, 3))]
     verdict = conclude(job(views, outside=[1, 2, 3]))
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 1-3 are not in any operation" in verdict.summary
+    assert "ranks 1-3 are in no operation that is known" in verdict.summary
     assert any(e.rank == 2 and "train.py:40 (prepare)" in e.detail for e in verdict.evidence)
     assert "who holds" in verdict.advice
 
@@ -290,4 +298,4 @@ def test_nobody_is_missed_where_nobody_waits() -> None:
     known = job([away(rank) for rank in range(4)])
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 0-3 are not in any operation" in verdict.summary
+    assert "ranks 0-3 are in no operation that is known" in verdict.summary

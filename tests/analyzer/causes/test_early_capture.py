@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from views import QUEUE, job, user, view, waiting
+from views import QUEUE, job, progress, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -149,7 +149,7 @@ def test_input_that_moves_and_never_comes_is_not_called_healthy(
         assert verdict.status is Status.HEALTHY
 
 
-IN_A_LOCK = view(1, user(31))
+IN_A_LOCK = progress(view(1, user(31)), step=3)
 IN_A_QUEUE = view(1, StackFrame("get", QUEUE, 171), user(31))
 
 
@@ -167,7 +167,10 @@ def test_what_nothing_can_end_is_told_at_once_with_less_confidence(away: RankVie
 
 
 def test_who_looks_the_moment_a_rank_waits_for_a_lock_meets_it_in_passing() -> None:
-    assert conclude(early(IN_A_LOCK, 0.3)).status is Status.HEALTHY
+    known = early(IN_A_LOCK, 0.3)
+    for one in known.ranks.values():
+        progress(one, step=3)
+    assert conclude(known).status is Status.HEALTHY
 
 
 def test_a_thread_of_a_library_may_be_about_to_let_it_go() -> None:

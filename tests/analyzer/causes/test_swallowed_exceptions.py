@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from views import C10D, job, user, view
+from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.boundary import join
@@ -96,7 +96,7 @@ def test_a_stopped_process_is_stopped_whatever_it_printed() -> None:
 
 
 def test_a_stronger_reason_to_stand_outside_wins() -> None:
-    rank = view(1, user(60, "report"), wchan="futex_do_wait")
+    rank = progress(view(1, user(60, "report"), wchan="futex_do_wait"), step=3)
     handled(rank, user(90, "upload"), user(21, "main"), at=250)
     assert verdict_on(rank).cause is Cause.PYTHON_DEADLOCK
 
