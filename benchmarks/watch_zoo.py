@@ -1,8 +1,10 @@
 """Real jobs with ``hanglab watch`` beside them: which hangs it tells of, and which healthy jobs.
 
-``python benchmarks/watch_zoo.py SUITE [--least 4] [--names A,B]`` runs the plain scripts that
-``hanglab list --as-suite SUITE`` writes, under torchrun, recorded by nobody.  Limits are shorter
-than those of the service, in proportion; the rest is the same.
+    python benchmarks/watch_zoo.py [SUITE] [--least 4] [--names A,B]
+
+Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
+one) under torchrun, recorded by nobody.  Limits are shorter than those of the service, in
+proportion; the rest is the same.
 """
 
 from __future__ import annotations
@@ -91,12 +93,21 @@ def run(script: Path, ranks: int, hangs: bool, folder: Path) -> tuple[str, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("suite", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suite", type=Path, nargs="?")
     parser.add_argument("--least", default="4")
     parser.add_argument("--names", default="")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        if options.suite is None:
+            options.suite = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "suite"
+            words = [sys.executable, "-m", "hanglab.harness.cli", "list", "--as-suite"]
+            subprocess.run([*words, str(options.suite)], check=True)
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     rows = json.loads((options.suite / "suite.json").read_text())["scripts"]
     names = set(filter(None, options.names.split(",")))
     if names:
