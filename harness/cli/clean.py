@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -38,13 +39,17 @@ def clean(
 
 
 def _clean_slurm(everything: bool) -> list[str] | None:
-    """Names of the jobs that were ended; None where there is no Slurm."""
-    from hanglab.harness.launchers.slurm.errors import NoSlurm
+    """Names of the jobs that were ended; None where there is no Slurm, or none that answers."""
+    from hanglab.harness.launchers.slurm.errors import NoController, NoSlurm
     from hanglab.harness.launchers.slurm.submission import cancel, left_jobs
 
     try:
         jobs = left_jobs(everything)
     except NoSlurm:
+        return None
+    except NoController as error:
+        # What is in Docker can be removed all the same.
+        print(f"hanglab: {error}", file=sys.stderr)
         return None
     for job in jobs:
         cancel(job)

@@ -46,7 +46,8 @@ class Machine:
     def _everything(self) -> set[str]:
         # Network namespaces are among them: each is kept by being mounted.
         mounts = Path("/proc/self/mounts").read_text().splitlines()
-        found = {f"mount {line.split()[1]}" for line in mounts}
+        # The folder of named ones stays: `ip netns` mounts it once, whoever asks for the first.
+        found = {f"mount {line.split()[1]}" for line in mounts} - {"mount /run/netns"}
         found |= {f"interface {path.name}" for path in Path("/sys/class/net").glob("br-*")}
         tc = tool("tc")
         if tc is not None:

@@ -31,6 +31,7 @@ class NoRanks:
         self.runtime_dir = runtime_dir
         self.pids: Mapping[int, int] = {}
         self.ended = False
+        self.injects = False
         self.hosts = ThisMachine(self.pids)
         self.plan: JobPlan | None = None
 
