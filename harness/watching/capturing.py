@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import msgspec
 from hanglab.harness.recording import case_folder
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase
+from hanglab.recorder.system.host_name import host_name
 
 #: Seconds after which a capture with its verdict is given up.
 _MOST_S = 300.0
@@ -122,7 +122,7 @@ class RunningCapture:
 
 
 def _host() -> str:
-    return folders.host_folder("", socket.gethostname()).name
+    return folders.host_folder("", host_name()).name
 
 
 def _at_rest(case: Path | None) -> bool | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from hanglab.recorder.system.host_name import host_name
 
 Kind = Literal["stopped", "resumed", "failed", "storm", "not_captured"]
 
@@ -17,7 +18,7 @@ class WatchEvent:
     kind: Kind
     job: str
     summary: str
-    host: str = field(default_factory=socket.gethostname)
+    host: str = field(default_factory=host_name)
     at: float = field(default_factory=time.time)
     attempt: int = 0
     cause: str | None = None

@@ -24,6 +24,7 @@ from hanglab.recorder.attach.registration import process_age
 from hanglab.recorder.attach.tree import FoundRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.host_name import host_name
 
 #: Seconds between two looks at ranks, and between two searches for them.
 LOOK_S = 2.0
@@ -308,16 +309,8 @@ class WatchService:
         words = f"{job.found.name}: {end.signature}"
         if end.error:
             words += f": {end.error}"
-        culprits = [end.rank.rank]
-        self._event(
-            "failed",
-            job,
-            words,
-            status="failed",
-            culprits=culprits,
-            culprits_here=culprits,
-            signature=end.signature,
-        )
+        # Who ends first may be ended by another's fault: that is for an analysis to say.
+        self._event("failed", job, words, status="failed", signature=end.signature)
 
 
 def _is_slow(result: CaptureResult) -> bool:
@@ -328,9 +321,7 @@ def _is_slow(result: CaptureResult) -> bool:
 def _counters(case: Path | None, rank: FoundRank) -> CounterFile | None:
     if case is None:
         return None
-    import socket
-
-    folder = folders.rank_folder(case, socket.gethostname(), rank.rank, rank.attempt)
+    folder = folders.rank_folder(case, host_name(), rank.rank, rank.attempt)
     with contextlib.suppress(OSError):
         return CounterFile(folder)
     return None

@@ -76,7 +76,8 @@ class Teller:
             f"{event.job} has failed {times} times in a day on {event.host} in the same way: "
             f"{event.signature}. To start it there again will most likely end so again."
         )
-        return replace(event, kind="storm", summary=words, case=None, url=None)
+        # Its culprits were counted with the failures that it sums up.
+        return replace(event, kind="storm", summary=words, case=None, url=None, culprits_here=[])
 
     def metrics(self, jobs: Sequence[dict[str, Any]], suspicions: int) -> str:
         """Text for Prometheus."""

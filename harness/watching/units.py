@@ -10,7 +10,6 @@ _SYSTEMD = """\
 # /etc/systemd/system/hanglab-watch.service
 [Unit]
 Description=Watches distributed training jobs, and captures those that stop
-Documentation=https://github.com/hanglab/hanglab
 After=network-online.target
 Wants=network-online.target
 

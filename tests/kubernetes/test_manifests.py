@@ -194,7 +194,7 @@ stuck_here()
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop: run it as root")
 @pytest.mark.parametrize("recorder", ["sidecar", "nothing"])
 def test_rights_of_the_sidecar_suffice_for_ranks_of_another_user(
     made: Any, tmp_path: Path, recorder: str

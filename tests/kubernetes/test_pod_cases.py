@@ -25,7 +25,9 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 PROGRAM = Path(__file__).parent / "hanging_rank.py"
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="pods are namespaces, made by root")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="pods are namespaces, made by root: run it as root"
+)
 
 
 @pytest.fixture

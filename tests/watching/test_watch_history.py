@@ -17,14 +17,18 @@ from hanglab.harness.watching.telling import Teller
 
 FAILED = WatchEvent(
     "failed", "train", "train: rank 3 code 1", host="node-a", status="failed",
-    culprits=[3], culprits_here=[3], signature="rank 3 code 1", same_job="train",
+    signature="rank 3 code 1", same_job="train",
+)  # fmt: skip
+STOPPED = WatchEvent(
+    "stopped", "train", "Rank 3 is stopped.", host="node-a", status="hung", cause="process_frozen",
+    culprits=[3], culprits_here=[3], signature="process_frozen of rank 3", same_job="train",
 )  # fmt: skip
 
 
 def _write(path: Path, host: str) -> None:
     history = WatchHistory(path)
     for number in range(20):
-        history.add(replace(FAILED, host=host, job=f"job {number}", same_job=f"job {number}"))
+        history.add(replace(STOPPED, host=host, job=f"job {number}", same_job=f"job {number}"))
 
 
 def test_several_watches_write_into_one_history(tmp_path: Path) -> None:
@@ -41,10 +45,10 @@ def test_several_watches_write_into_one_history(tmp_path: Path) -> None:
 def test_hosts_that_were_culprits_lately_the_worst_first(tmp_path, capsys) -> None:
     history = WatchHistory(tmp_path / "watch.sqlite")
     now = time.time()
-    history.add(replace(FAILED, at=now - 40 * 86400))
-    history.add(replace(FAILED, host="node-b", at=now - 5 * 86400, cause="process_frozen"))
-    history.add(replace(FAILED, host="node-b", at=now))
-    history.add(replace(FAILED, host="node-c", at=now, culprits_here=[]))  # it only waited there
+    history.add(replace(STOPPED, at=now - 40 * 86400))
+    history.add(replace(STOPPED, host="node-b", at=now - 5 * 86400, cause="process_frozen"))
+    history.add(replace(STOPPED, host="node-b", at=now))
+    history.add(replace(STOPPED, host="node-c", at=now, culprits_here=[]))  # it only waited there
     assert [(one.host, one.times) for one in history.culprit_hosts(30)] == [("node-b", 2)]
     assert [(one.host, one.times) for one in history.culprit_hosts(60)] == [
         ("node-b", 2), ("node-a", 1)
@@ -75,6 +79,18 @@ def test_a_restart_storm_is_told_once_and_again_when_it_doubles(tmp_path: Path) 
         teller.tell(replace(FAILED, attempt=attempt, job=f"process {attempt}"))
     storms = [text for text in said if "times in a day" in text and "rank 3 code 1" in text]
     assert ["3 times" in storms[0], "6 times" in storms[1], len(storms)] == [True, True, 2]
+
+
+def test_neither_a_storm_nor_who_failed_first_makes_a_culprit(tmp_path: Path) -> None:
+    history = WatchHistory(tmp_path / "watch.sqlite")
+    said: list[str] = []
+    teller = Teller(said.append, history)
+    now = time.time()
+    for attempt in range(3):
+        teller.tell(replace(FAILED, host="node-b", attempt=attempt, at=now))
+        teller.tell(replace(STOPPED, attempt=attempt, at=now))
+    assert sum("times in a day" in text for text in said) == 2
+    assert [(one.host, one.times) for one in history.culprit_hosts(30)] == [("node-a", 3)]
 
 
 def test_who_cannot_keep_a_history_is_told_all_the_same(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,3 +86,8 @@ def test_a_job_that_nobody_records_is_found_captured_once_and_left_alone(tmp_pat
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: "signal 9" in words.read_text(), "the failure to be told")
         assert list((tmp_path / "cases").glob("*/*")) == [case]
+        with sqlite3.connect(tmp_path / "state" / "watch.sqlite") as history:
+            told = "SELECT kind, culprits FROM events ORDER BY id"
+            assert wait_for(lambda: [*history.execute(told)][1:], "the failure to be kept") == [
+                ("failed", "[]")
+            ]

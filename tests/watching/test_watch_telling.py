@@ -180,7 +180,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60) as connection
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run it as root")
 def test_another_user_of_the_host_gets_nothing() -> None:
     server = served()
     try:

@@ -17,7 +17,9 @@ def test_the_prolog_is_a_shell_script_that_cannot_fail(tmp_path: Path) -> None:
     assert text.rstrip().endswith("exit 0")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze: apt install systemd"
+)
 def test_the_unit_is_one_of_systemds(tmp_path: Path) -> None:
     path = tmp_path / "hanglab-watch.service"
     path.write_text(unit("systemd"))
