@@ -50,16 +50,21 @@ class EndWatch:
         self._known: dict[int, int] = {}
         self._poll = select.poll()
 
-    def add(self, rank: FoundRank) -> None:
-        """Kernels before 5.3 have no such descriptors: there nobody tells how ranks ended."""
+    def add(self, rank: FoundRank) -> bool:
+        """True if its end will be seen from now on.
+
+        Kernels before 5.3 have no such descriptors: there nobody tells how ranks ended.
+        """
         if rank.pid in self._known:
-            return
+            return False
         with contextlib.suppress(AttributeError, OSError):
             descriptor = os.pidfd_open(rank.pid)
             named = procfs.environment(rank.pid).get("TORCHELASTIC_ERROR_FILE")
             self._ranks[descriptor] = (rank, Path(named) if named else None)
             self._known[rank.pid] = descriptor
             self._poll.register(descriptor, select.POLLIN)
+            return True
+        return False
 
     def wait(self, seconds: float) -> list[SeenEnding]:
         """Waits so long, or until ranks have ended: those."""

@@ -66,9 +66,9 @@ class _WatchedJob:
     stopped: bool = False
     moved_looks: int = 0
     rested_s: float = 0.0
-    #: Whether the attempt's first failure has been told, and which attempt it is.
-    failed: bool = False
     attempt: int = 0
+    #: The last attempt whose first failure has been told.
+    failed_attempt: int = -1
     gone_s: float | None = None
 
 
@@ -87,6 +87,9 @@ class WatchService:
         self._finder = JobFinder(settings.below)
         self._ends = EndWatch()
         self._jobs: dict[tuple[object, ...], _WatchedJob] = {}
+        #: Whose end is awaited, by process: the job and its attempt.  A search may miss a
+        #: rank that has ended before its end has been told.
+        self._awaited: dict[int, tuple[_WatchedJob, int]] = {}
         self._searched_s = float("-inf")
         self._busy_s = time.monotonic()
         self._said: dict[str, float] = {}
@@ -188,10 +191,10 @@ class WatchService:
         ranks = job.found.ranks
         fresh = ranks.keys() - job.readers.keys()
         if fresh and len(fresh) == len(ranks):
-            anew = job.attempt or job.failed or job.gone_s is not None
+            anew = job.attempt or job.failed_attempt >= 0 or job.gone_s is not None
             attempt = max(rank.attempt for rank in ranks.values())
             job.attempt = max(attempt, job.attempt + 1) if anew else attempt
-            job.failed = job.stopped = False
+            job.stopped = False
         for pid in job.readers.keys() - ranks.keys():
             del job.readers[pid]
         for pid in fresh:
@@ -206,7 +209,8 @@ class WatchService:
                 int(port) if port.isdecimal() else None,
                 _counters(job.found.case, rank),
             )
-            self._ends.add(rank)
+            if self._ends.add(rank):
+                self._awaited[pid] = (job, job.attempt)
         for pid, reader in job.readers.items():
             reader.below = self._finder.below.get(pid, [])
 
@@ -223,7 +227,8 @@ class WatchService:
 
     def _event(self, kind: Kind, job: _WatchedJob, summary: str, **more: Any) -> None:
         name, same = job.found.name, job.found.same_job
-        self._tell(WatchEvent(kind, name, summary, attempt=job.attempt, same_job=same, **more))
+        more = {"attempt": job.attempt, "same_job": same, **more}
+        self._tell(WatchEvent(kind, name, summary, **more))
 
     def _resume(self, job: _WatchedJob) -> None:
         job.stopped = False
@@ -299,18 +304,17 @@ class WatchService:
     # Ends.
 
     def _take_end(self, end: SeenEnding) -> None:
-        job = next((one for one in self._jobs.values() if end.pid in one.readers), None)
-        if job is None:
-            return
+        job, attempt = self._awaited.pop(end.pid)
         job.readers.pop(end.pid, None)
-        if job.failed or not end.failed or (job.stopped and self._settings.end_jobs):
+        told = attempt <= job.failed_attempt
+        if told or not end.failed or (job.stopped and self._settings.end_jobs):
             return
-        job.failed = True
+        job.failed_attempt = attempt
         words = f"{job.found.name}: {end.signature}"
         if end.error:
             words += f": {end.error}"
         # Who ends first may be ended by another's fault: that is for an analysis to say.
-        self._event("failed", job, words, status="failed", signature=end.signature)
+        self._event("failed", job, words, attempt=attempt, status="failed", signature=end.signature)
 
 
 def _is_slow(result: CaptureResult) -> bool:
