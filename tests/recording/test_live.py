@@ -141,7 +141,13 @@ def test_a_job_that_ends_by_itself_has_its_verdict(tmp_path):
 
 
 def test_what_nobody_records_is_said(tmp_path):
-    other = hanglab("live", str(os.getpid()), cwd=tmp_path)
+    # Nobody's child: other tests' jobs, which are recorded, run below this process.
+    orphaned = "sleep 600 > /dev/null 2>&1 & echo $!"
+    pid = int(subprocess.run(["sh", "-c", orphaned], stdout=subprocess.PIPE, check=True).stdout)
+    try:
+        other = hanglab("live", str(pid), cwd=tmp_path)
+    finally:
+        os.kill(pid, signal.SIGKILL)
     assert other.returncode == 4 and "Nobody records the job" in other.stderr
     assert "hanglab capture PID" in other.stderr
     gone = hanglab("live", "4194305", cwd=tmp_path)
