@@ -122,7 +122,7 @@ def measure(options: argparse.Namespace) -> None:
             [*words, f"http://127.0.0.1:{receiver.server_address[1]}/"],
             stderr=(folder / "watch.txt").open("wb"),
         )
-        rested = []
+        rested, captured = [], []
         counts: dict[str, list[str]] = {"told": [], "not told": [], "false alarms": [], "quiet": []}
 
         def one(row: dict[str, Any]) -> None:
@@ -131,6 +131,7 @@ def measure(options: argparse.Namespace) -> None:
             outcome, seconds = run(script, row["ranks"], hangs, folder)
             found = told(script.stem)
             rested.extend(event["rested_s"] for event in found)
+            captured.extend(event["captured_s"] for event in found)
             kind = ("told" if found else "not told") if hangs else None
             counts[kind or ("false alarms" if found else "quiet")].append(script.stem)
             wanted = f"{row.get('class', 'healthy')} {row.get('culprits', [])}"
@@ -147,7 +148,8 @@ def measure(options: argparse.Namespace) -> None:
         shown = ", ".join(scripts) if kind in ("not told", "false alarms") else ""
         print(f"{kind}: {len(scripts)} {shown}")
     if rested:
-        print(f"rest: median {statistics.median(rested):.1f} s, most {max(rested):.1f} s")
+        for what, seconds in {"rest": rested, "then to the Case's verdict": captured}.items():
+            print(f"{what}: median {statistics.median(seconds):.1f} s, most {max(seconds):.1f} s")
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -36,6 +36,8 @@ class CaptureResult:
     #: Whether nothing moved while it was captured; None where that is not known.
     at_rest: bool | None = None
     problem: str = ""
+    #: Seconds that the capture took, with its analysis.
+    seconds: float = 0.0
 
     @property
     def confirmed(self) -> bool:
@@ -76,14 +78,15 @@ class RunningCommand:
             self._process.wait()
 
     def take(self) -> tuple[int, bytes, str]:
-        """Exit code, output, and the last sentence of its errors."""
+        """Exit code, output, and the last of its errors, without the advice below it."""
         self._out.seek(0)
         self._errors.seek(0)
         output, errors = self._out.read(), self._errors.read().decode("utf-8", "replace")
         self._out.close()
         self._errors.close()
-        lines = [line for line in errors.splitlines() if line.strip()]
-        return self._process.returncode, output, (lines[-1] if lines else "")[:_WORDS]
+        lines = [line for line in errors.splitlines() if line[:1].strip()]
+        last = lines[-1].removeprefix("hanglab: ") if lines else ""
+        return self._process.returncode, output, last[:_WORDS]
 
 
 class RunningCapture:
@@ -110,7 +113,8 @@ class RunningCapture:
         except msgspec.MsgspecError:
             self.discard()
             return CaptureResult(None, None, problem=words or f"the capture ended with {code}")
-        return CaptureResult(self.case, verdict, _at_rest(self.case))
+        seconds = time.monotonic() - self._command.begun_s
+        return CaptureResult(self.case, verdict, _at_rest(self.case), seconds=seconds)
 
     def discard(self) -> None:
         """Remove the Case, unless it is the job's own."""

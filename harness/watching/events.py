@@ -34,6 +34,8 @@ class WatchEvent:
     signature: str = ""
     #: Seconds for which nothing had moved.
     rested_s: float | None = None
+    #: Seconds that the capture and its analysis took after that.
+    captured_s: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Keys of hanglab.watch/1, as docs/watch.md lists them."""
@@ -51,4 +53,5 @@ class WatchEvent:
             "case": self.case,
             "url": self.url,
             "rested_s": None if self.rested_s is None else round(self.rested_s, 1),
+            "captured_s": None if self.captured_s is None else round(self.captured_s, 1),
         }

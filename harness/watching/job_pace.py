@@ -9,11 +9,9 @@ from typing import Literal
 from hanglab.harness.watching.pace import PaceLimits, Pauses
 from hanglab.harness.watching.signs import RankActivity, Signs
 
-#: Where ranks run on other hosts, too, those may evaluate or write while all here wait: so many
-#: times the least still pause, which ends before NCCL's ten minutes do.
-_ELSEWHERE_FACTOR = 2.5
-#: While one rank moves, the others may wait for it so many times the least still pause: it may
-#: evaluate or write for all.  After eight minutes NCCL's watchdog is near.
+#: While one rank moves, or may move on another host, the others may wait for it so many times the
+#: least still pause: it may evaluate or write for all.  After eight minutes NCCL's watchdog is
+#: near.
 _ALONE_FACTOR = 4.0
 
 Stop = Literal["", "all", "most"]
@@ -34,12 +32,11 @@ class JobPauses:
         """``elsewhere``: the job has ranks on other hosts; the rest as for :class:`Pauses`."""
         alone_s = _ALONE_FACTOR * limits.still_s
         if elsewhere:
-            still_s = _ELSEWHERE_FACTOR * limits.still_s
             limits = replace(
                 limits,
-                still_s=still_s,
-                busy_s=max(limits.busy_s, still_s),
-                warming_s=max(limits.warming_s, still_s),
+                still_s=alone_s,
+                busy_s=max(limits.busy_s, alone_s),
+                warming_s=max(limits.warming_s, alone_s),
             )
         self.pace = Pauses(limits, at_s, age_s)
         self._alone = replace(limits, still_s=alone_s, busy_s=alone_s, warming_s=alone_s)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hanglab.analyzer.strengths import TIED
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.recording.case_folder import want_of_room
 from hanglab.harness.watching.capturing import CaptureResult, RunningCapture
@@ -219,7 +220,9 @@ class WatchService:
         seen = job.closer.look(job.pace) if not job.stopped else frozenset()
         job.pace.look(time.monotonic(), signs, seen)
         if job.stopped:
-            job.moved_looks = job.moved_looks + 1 if job.pace.moved else 0
+            # Where one moves for ever and the others wait for it, the job moves all the while.
+            moves = job.pace.moved and not job.pace.stop
+            job.moved_looks = job.moved_looks + 1 if moves else 0
             if job.moved_looks >= _RESUMED and signs:
                 self._resume(job)
         elif job.pace.stop and job.capture is None:
@@ -281,6 +284,8 @@ class WatchService:
         job.stopped = True
         verdict = result.verdict or {}
         culprits = [one for one in verdict.get("culprits") or [] if isinstance(one, int)]
+        # Where two are as likely, neither host has been named.
+        named = culprits if float(verdict.get("confidence") or 0.0) > TIED else []
         here = {rank.rank for rank in job.found.ranks.values()}
         cause = verdict.get("cause")
         self._event(
@@ -290,10 +295,11 @@ class WatchService:
             cause=str(cause) if cause else None,
             status=str(verdict.get("status") or ""),
             culprits=culprits,
-            culprits_here=[rank for rank in culprits if rank in here],
+            culprits_here=[rank for rank in named if rank in here],
             case=str(result.case) if result.case is not None else None,
             signature=f"{cause or 'stopped'} of rank {', '.join(map(str, culprits)) or '?'}",
             rested_s=job.rested_s,
+            captured_s=result.seconds,
         )
         if self._settings.end_jobs and verdict.get("status") == "hung":
             from hanglab.harness.watching.ending_jobs import end_job

@@ -8,13 +8,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conditions import wait_for
 from installed import needs_torch
-from recording_support import HANGLAB, PROGRAMS, below, environment, hanglab, program, started
+from recording_support import (
+    HANGLAB,
+    PROGRAMS,
+    below,
+    environment,
+    hanglab,
+    program,
+    small_disk,
+    started,
+)
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
@@ -73,18 +81,6 @@ def test_unwritable_folder(tmp_path, plain):
         assert len(CaseReader(where).ranks) == 2
     finally:
         subprocess.run(["rm", "-r", where], check=True)
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "hanglab-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a tmpfs cannot be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.mark.long

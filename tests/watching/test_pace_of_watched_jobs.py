@@ -164,8 +164,8 @@ def test_a_job_that_stands_is_told_after_two_minutes() -> None:
     assert Played().go(1000, {}, "all") == pytest.approx(LIMITS.still_s, abs=4)
 
 
-def test_a_job_whose_others_may_be_at_work_elsewhere_gets_five() -> None:
-    assert Played(elsewhere=True).go(1000, {}, "all") == pytest.approx(300, abs=4)
+def test_a_job_whose_others_may_be_at_work_elsewhere_gets_eight() -> None:
+    assert Played(elsewhere=True).go(1000, {}, "all") == pytest.approx(480, abs=4)
 
 
 def test_a_rank_that_spins_gets_more_patience() -> None:

@@ -21,7 +21,15 @@ from hanglab.harness.watching.finding import JobFinder
 from hanglab.recorder.system import procfs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recording"))
-from recording_support import HANGLAB, environment, program, started
+from recording_support import (
+    HANGLAB,
+    PATIENCE,
+    environment,
+    free_port,
+    program,
+    small_disk,
+    started,
+)
 
 pytestmark = [needs_torch, pytest.mark.slow]
 
@@ -58,6 +66,12 @@ def watching(folder: Path, *options: str | Path) -> Iterator[Path]:
         watch.wait()
 
 
+def kept(folder: Path) -> list[tuple[str, str | None, str]]:
+    """Kind, cause and culprits of each event in the history."""
+    with contextlib.closing(sqlite3.connect(folder / "state" / "watch.sqlite")) as history:
+        return [*history.execute("SELECT kind, cause, culprits FROM events ORDER BY id")]
+
+
 @contextlib.contextmanager
 def hanging(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     command = program("spawned_program.py", "hang", str(tmp_path / "store"))
@@ -86,8 +100,99 @@ def test_a_job_that_nobody_records_is_found_captured_once_and_left_alone(tmp_pat
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: "signal 9" in words.read_text(), "the failure to be told")
         assert list((tmp_path / "cases").glob("*/*")) == [case]
-        with sqlite3.connect(tmp_path / "state" / "watch.sqlite") as history:
-            told = "SELECT kind, culprits FROM events ORDER BY id"
-            assert wait_for(lambda: [*history.execute(told)][1:], "the failure to be kept") == [
-                ("failed", "[]")
-            ]
+        told = wait_for(lambda: kept(tmp_path)[1:], "the failure to be kept")
+        assert told == [("failed", None, "[]")]
+
+
+#: Steps until a file is there; the argument is that file.
+_TRAINS = """
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+while True:
+    over = torch.tensor(float(os.path.exists(sys.argv[1])))
+    dist.all_reduce(over)
+    if over.item():
+        break
+    dist.all_reduce(torch.ones(1 << 16))
+    time.sleep(0.02)
+"""
+
+
+@contextlib.contextmanager
+def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two ranks that train, each of them a process of this one."""
+    words = [sys.executable, "-c", _TRAINS, tmp_path / "over"]
+    job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    with contextlib.ExitStack() as stack:
+        ranks = [
+            stack.enter_context(
+                started(
+                    words,
+                    tmp_path,
+                    variables={**job, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+            for rank in range(2)
+        ]
+        yield ranks
+
+
+def test_a_rank_that_somebody_stops_is_told_of_and_so_is_its_going_on(tmp_path: Path) -> None:
+    with training(tmp_path) as ranks, watching(tmp_path) as words:
+        wait_for(lambda: "2 ranks here are watched" in words.read_text(), "the job to be found")
+        ranks[1].send_signal(signal.SIGSTOP)
+        wait_for(lambda: kept(tmp_path), "the stop to be told")
+        assert kept(tmp_path) == [("stopped", "process_frozen", "[1]")]
+        ranks[1].send_signal(signal.SIGCONT)
+        wait_for(lambda: kept(tmp_path)[1:], "the movement to be told")
+        assert kept(tmp_path)[1:] == [("resumed", None, "[]")]
+        (tmp_path / "over").touch()
+        assert [rank.wait(PATIENCE) for rank in ranks] == [0, 0]
+    assert len(kept(tmp_path)) == 2, "an end without an error is none to tell of"
+    (case,) = (tmp_path / "state" / "cases").glob("*/*")
+    assert analyze(case).culprits == [1]
+
+
+def test_a_job_that_hangs_is_ended_where_that_was_asked_for(tmp_path: Path) -> None:
+    with hanging(tmp_path) as job, watching(tmp_path, "--then", "kill") as words:
+        assert job.wait(PATIENCE) != 0, "its launcher sees the ranks end"
+        wait_for(lambda: "is ended, as --then kill asks for" in words.read_text(), "the sentence")
+    ((kind, _, culprits),) = kept(tmp_path)
+    assert (kind, culprits) == ("stopped", "[1]"), "how its ranks ended is the watch's own doing"
+
+
+def test_where_no_case_can_be_written_the_stop_is_told_all_the_same(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        (disk / "filling").write_bytes(bytes(1 << 15))
+        with hanging(tmp_path) as job, watching(tmp_path, "--out", disk / "cases") as words:
+            wait_for(lambda: kept(tmp_path), "the stop to be told")
+            assert [kind for kind, _, _ in kept(tmp_path)] == ["not_captured"]
+            assert "could not be captured: " in words.read_text()
+            assert job.poll() is None
+
+
+def test_a_watch_ends_once_no_job_has_run_for_long(tmp_path: Path) -> None:
+    with training(tmp_path) as ranks:
+        command = [*HANGLAB, "watch", "--below", str(os.getpid()), "--state", tmp_path / "state"]
+        with started([*command, "--least", "3", "--until-idle", "2"], tmp_path) as watch:
+            assert watch.stderr is not None
+            assert any("2 ranks here are watched" in line for line in watch.stderr)
+            assert watch.poll() is None
+            (tmp_path / "over").touch()
+            assert [rank.wait(PATIENCE) for rank in ranks] == [0, 0]
+            assert watch.wait(PATIENCE) == 0
+    assert not kept(tmp_path)
+
+
+def test_a_case_goes_to_a_store_and_stays(tmp_path: Path) -> None:
+    store = f"file://{tmp_path / 'bucket'}"
+    with hanging(tmp_path), watching(tmp_path, "--out", store):
+        wait_for(lambda: kept(tmp_path), "the stop to be told")
+        sent = wait_for(
+            lambda: [*(tmp_path / "bucket").rglob("manifest.json")], "the Case to be sent"
+        )
+    (case,) = (tmp_path / "state" / "cases").glob("*/*")
+    copy = next(folder for folder in sent[0].parents if folder.name == case.name)
+    assert analyze(copy).culprits == analyze(case).culprits == [1]
