@@ -51,7 +51,8 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     late = _late(facts, abandoned)
     if not late or len(late) > len(abandoned.ranks):
         return
-    busy = all(_was_at_work(facts.ranks[rank], abandoned) for rank in late)
+    unwatched_s = _unwatched_s(facts, abandoned)
+    busy = all(_was_at_work(facts.ranks[rank], abandoned, unwatched_s) for rank in late)
     cause = Cause.RANK0_WORK if busy else Cause.MISSING_RANK
     call, names = abandoned.call, name_ranks(sorted(late)).capitalize()
     doing = ", being at work that only it does" if busy else ""
@@ -165,11 +166,20 @@ def _waited_elsewhere(view: RankView, abandoned: _AbandonedWait) -> bool:
     return 2 * spent >= abandoned.until_ns - abandoned.since_ns
 
 
-def _was_at_work(view: RankView, abandoned: _AbandonedWait) -> bool:
-    """True if no rest of the rank's was as long as half of the time that its peers waited."""
+def _unwatched_s(facts: CaseFacts, abandoned: _AbandonedWait) -> float:
+    """Seconds of the wait that were over when the recorder's agent began to look at ranks."""
+    began_ns = facts.job.started.wall_ns if facts.job is not None else abandoned.since_ns
+    return max(0, began_ns - abandoned.since_ns) / 1e9
+
+
+def _was_at_work(view: RankView, abandoned: _AbandonedWait, unwatched_s: float) -> bool:
+    """True if no rest of the rank's was as long as half of the time that its peers waited.
+
+    The first that was seen may have begun before anybody looked.
+    """
     movement = view.movement
     limit = abandoned.seconds / 2
-    if movement is None or movement.longest_pause_s >= limit:
+    if movement is None or movement.longest_pause_s + unwatched_s >= limit:
         return False
     # Of one that came, what it did after its own failure says nothing.
     return movement.quiet_s < limit or bool(view.exceptions)

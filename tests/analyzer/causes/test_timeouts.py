@@ -11,7 +11,7 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall, Progress
-from hanglab.recorder.case.records import GroupRecord, Movement, StackFrame
+from hanglab.recorder.case.records import Clock, GroupRecord, Movement, StackFrame
 
 SECOND = 1_000_000_000
 GROUP = GroupRecord("0", "default_pg", [0, 1, 2], "gloo")
@@ -59,8 +59,11 @@ def patient(rank: int) -> RankView:
     return rank_of(rank, first, second, error=TIMED_OUT, at=7.0, pause_s=4.8)
 
 
-def verdict_on(*views: RankView):  # type: ignore[no-untyped-def]
+def verdict_on(*views: RankView, began_s: float = 0.0):  # type: ignore[no-untyped-def]
+    """The agent began to look at second ``began_s``."""
     known = job(views, trigger="exit")
+    assert known.job is not None
+    known.job.started = Clock(int(began_s * SECOND), 0)
     dumps = [join(v.rank, None, v.progress, v.groups, "") for v in views]
     found = [dump for dump in dumps if dump is not None]
     known.dumps = {dump.rank: dump for dump in found}
@@ -78,6 +81,15 @@ def test_who_comes_when_its_peers_have_given_up_is_late(pause_s: float, cause: C
     assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, cause, [2])
     assert verdict.collective is not None and verdict.collective.seq == 2
     assert "5.3 s after its peers" in verdict.evidence[0].detail
+
+
+@pytest.mark.parametrize(("began_s", "cause"), [(2.5, Cause.RANK0_WORK), (4.4, Cause.MISSING_RANK)])
+def test_whoever_was_looked_at_late_is_not_known_to_have_worked_before(
+    began_s: float, cause: Cause
+) -> None:
+    """On a crowded machine the agent may come up when half of the wait is over."""
+    late = rank_of(2, operation(0, 1.0, 0.1), error=LOST, at=7.4, pause_s=0.2)
+    assert verdict_on(patient(0), patient(1), late, began_s=began_s).cause is cause
 
 
 def test_who_came_in_time_is_not_late() -> None:
