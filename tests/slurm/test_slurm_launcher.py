@@ -221,14 +221,14 @@ def test_what_slurm_refuses_is_one_sentence(
 def test_a_folder_that_nodes_do_not_share_is_told(
     launcher: SlurmLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = slurm_job.NodeLinks.start
+    started = slurm_job.StepLinks.start
 
     def elsewhere(self: Any, number: int, job: str, node: str, command: list[str]) -> None:
         """The second node looks for the folder where its own disk has none."""
         command = [*command[:-1], f"/nowhere{command[-1]}"] if number else command
         started(self, number, job, node, command)
 
-    monkeypatch.setattr(slurm_job.NodeLinks, "start", elsewhere)
+    monkeypatch.setattr(slurm_job.StepLinks, "start", elsewhere)
     with pytest.raises(NotShared, match=r"Node n2 does not see .*/run of this host"):
         launcher.start(make_plan(tmp_path, SLEEPS))
 

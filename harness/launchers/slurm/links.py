@@ -25,8 +25,11 @@ _PREFIX = re.compile(r"^(srun|slurmstepd[^:]*): (error: )?")
 _END_S = 20.0
 
 
-class NodeLinks:
-    """Safe to share among threads."""
+class StepLinks:
+    """Implements :class:`~hanglab.harness.launchers.nodes.remote_job.NodeLinks`.
+
+    Safe to share among threads.
+    """
 
     def __init__(self, taken: Taken) -> None:
         self._taken = taken
