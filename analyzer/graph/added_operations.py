@@ -33,7 +33,9 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         if operation not in waits.first(rank):
             continue
         entries = lookup.entries(rank)
-        if entries is None or issue_order_at(entries, pending.index) is not IssueOrder.AHEAD:
+        if entries is None:
+            continue
+        if issue_order_at(entries, pending.index, unlined=True) is not IssueOrder.AHEAD:
             continue
         lookup.prefetch(operation.absent[:PEERS])
         peers = [lookup.entries(other) for other in operation.absent[:PEERS]]

@@ -34,7 +34,7 @@ def may_lack_members(
     """True if a ring begins with a batch, and may have dropped the first of its members."""
     rank, order = batch
     first = min(p.index for p, _ in waits.by_rank[rank] if p.order == order)
-    if first != 0 or merged.ranks[rank].whole:
+    if first != 0 or merged.ranks[rank].undropped:
         return False
     entries = lookup.entries(rank)
     return entries is None or bool(batched_entries(entries)[0])

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.graph.call_balance import find_imbalance
 from hanglab.analyzer.graph.issued_orders import (
     NO_PLACE,
     IssuedCall,
@@ -65,6 +68,8 @@ class LeftOrder:
     left_by_others: bool = False
     #: The two calls at which they part are of two groups.
     regrouped: bool = False
+    #: Its ring has lost the call; numbers of what came behind it tell.
+    counted: bool = False
 
     @property
     def edit(self) -> Edit | None:
@@ -98,7 +103,9 @@ class ProgramOrders:
         reader = OrderReader(messages=messages)
         for rank in ranks:
             summary, entries = merged.ranks[rank], lookup.entries(rank)
-            if entries is None or any(part.active_only for part in summary.parts):
+            if entries is None or (
+                any(part.active_only for part in summary.parts) and not _is_unbroken(entries)
+            ):
                 continue
             places = {
                 part.name: group_table.places[rank, number]
@@ -159,7 +166,7 @@ class ProgramOrders:
         departure = self._departure(odd, sides, tied=tied)
         if departure is not None and waits is not None and departure.edit is Edit.LEFT_OUT:
             # Whoever left an operation out is missed, or meets another one.
-            return departure if _is_missed(odd, waits) else None
+            return departure if _is_missed(odd, waits, tied=tied) else None
         return departure
 
     def _is_shared(self, side: PartedOrders) -> bool:
@@ -206,6 +213,7 @@ class ProgramOrders:
             predicted.pop() if len(predicted) == 1 else None,
             messages=all(call is not None and call.message for call in (here, there)),
             new=longest.is_new,
+            counted=longest.counted,
             regrouped=here is not None
             and there is not None
             and here.place != there.place
@@ -307,6 +315,9 @@ class ProgramOrders:
         return max(filter(common, self._orders.get(other, ())), key=common, default=None)
 
     def _compare(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
+        counted = self._compare_counts(mine, theirs)
+        if counted is not None:
+            return counted  # Numbers by which orders would be laid beside each other are shifted.
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
         tokens = self._tokens(mine, theirs, here, there)
         if tokens is None:
@@ -334,6 +345,22 @@ class ProgramOrders:
         if self._messages and not any(call and call.message for call in parted.calls):
             return None  # Orders of collectives alone tell of these, and which are harmless.
         return parted
+
+    def _compare_counts(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
+        """The parting of two in what a ring has lost, by the counts of what came behind it."""
+        if self._messages or (mine.whole and theirs.whole):
+            return None
+        places = mine.places & theirs.places
+        for order in (mine, theirs):
+            besides = (one.used for one in self._orders[order.rank] if one is not order)
+            places -= frozenset().union(*besides)  # Threads take turns in them.
+        here, there = self._projected(mine, theirs), self._projected(theirs, mine)
+        found = find_imbalance(here, there, places)
+        tokens = None if found is None else self._tokens(mine, theirs, here, there)
+        if found is None or tokens is None:
+            return None
+        parting = Parting(found.mine, found.theirs, frozenset({found.edit}), frozenset())
+        return PartedOrders(mine, theirs, parting, here, there, tokens[1:], counted=True)
 
     def _tokens(
         self,
@@ -417,6 +444,11 @@ class ProgramOrders:
         return [one for one in mine.issued if one.place in common or one.site in sites]
 
 
+def _is_unbroken(entries: Entries) -> bool:
+    """True if nothing was left out between a buffer's first entry and its last."""
+    return bool((np.diff(entries.record_id) == 1).all())
+
+
 def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:
     """True if two calls differ in their lines alone, and are one operation.
 
@@ -444,10 +476,15 @@ def _holds_up(rank: int, waits: OpenOperations) -> bool:
     )
 
 
-def _is_missed(rank: int, waits: OpenOperations) -> bool:
-    """True if an operation lacks the rank, or is one in which ranks do not agree."""
+def _is_missed(rank: int, waits: OpenOperations, *, tied: bool) -> bool:
+    """True if an operation lacks the rank, or is one in which ranks do not agree.
+
+    Where its peer may as well have one too many (``tied``), and has gone on from it, so that no
+    ring tells of the two, that has the number of the rank's next call.
+    """
     return any(
         rank in {*operation.absent, *operation.unknown}
+        or (tied and rank in operation.behind and not waits.unsettled.isdisjoint(operation.waiters))
         or (operation.explained and rank in operation.waiters)
         for operation in waits.operations.values()
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise, starmap
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +23,8 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
     Two crossed before, and went on, so that such orders do not matter: each group is a stream, and
     the hosts wait for neither alone.  Two who are alone in them may have gone on by luck in how
     their devices took turns.  Where nobody lacks in the ring no host waits in it: then any groups
-    that crossed before show it, and so do three orders now, which are no one rank's fault.
+    that crossed before show that there are such orders, and so do three orders now, which are no
+    one rank's fault; but what all but one enter in one order they do not enter in any.
     """
     ranks = list(cycle.places)
     if all(len(place.group.members) <= len(ranks) for place in cycle.places.values()):
@@ -35,15 +36,35 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
         if len(both) > COMPARED_MEMBERS:
             both = [one, other]
         lookup.prefetch(both)
-        names = None if complete else {place.group.group.name for place in places}
-        found = [_entered(rank, places, names, lookup) for rank in both]
+        names = {place.group.group.name for place in places}
+        found = [_entered(rank, places, None if complete else names, lookup) for rank in both]
         orders = [order for order, _ in found if order]
-        earlier = [{mark: row for mark, row in o.items() if row < end} for o, end in found if o]
-        if any(starmap(_cross, pairwise(earlier))):
+        free = _of_any_order([{m: row for m, row in o.items() if row < end} for o, end in found])
+        if any(names <= groups for groups in free):
             return True
-        if complete and len(_distinct(orders)) > MOST_BY_ONE:
+        fewer, more = _votes(places, orders)
+        several = bool(free) or len(_distinct(orders)) > MOST_BY_ONE
+        if complete and (fewer > 1 or (several and not (fewer == 1 and more >= AGREEING_ORDERS))):
             return True
     return False
+
+
+def _of_any_order(orders: Sequence[dict[_Mark, int]]) -> list[set[str]]:
+    """Groups in which ranks enter collectives in any order: such as crossed, directly or not."""
+    found: list[set[str]] = []
+    for one, other in pairwise(filter(None, orders)):
+        for pair in _crossings(one, other):
+            apart = [free for free in found if free.isdisjoint(pair)]
+            joined = set(pair).union(*(free for free in found if not free.isdisjoint(pair)))
+            found = [*apart, joined]
+    return found
+
+
+def _votes(places: Sequence[OpenOperation], orders: Sequence[dict[_Mark, int]]) -> tuple[int, int]:
+    """Numbers of ranks that enter two operations in either order, the fewer first."""
+    first, then = ((place.group.group.name, place.seq or 0) for place in places)
+    before = [one[first] < one[then] for one in orders if first in one and then in one]
+    return min(sum(before), len(before) - sum(before)), max(sum(before), len(before) - sum(before))
 
 
 def have_common_order(cycle: WaitCycle, lookup: CallLookup) -> bool:
@@ -149,10 +170,17 @@ def _entered(
     return {mark: row for mark, row in marks.items() if names is None or mark[0] in names}, end
 
 
+def _crossings(one: dict[_Mark, int], other: dict[_Mark, int]) -> Iterator[tuple[str, str]]:
+    """Groups of which two collectives, next to each other in the one, are swapped in the other."""
+    common = [mark for mark in one if mark in other]
+    for first, then in pairwise(common):
+        if other[first] > other[then]:
+            yield first[0], then[0]
+
+
 def _cross(one: dict[_Mark, int], other: dict[_Mark, int]) -> bool:
     """True if two collectives stand in opposite orders in the two."""
-    common = [mark for mark in one if mark in other]
-    return any(other[first] > other[then] for first, then in pairwise(common))
+    return any(True for _ in _crossings(one, other))
 
 
 def _distinct(orders: Sequence[dict[_Mark, int]]) -> set[tuple[_Mark, ...]]:

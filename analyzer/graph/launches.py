@@ -54,7 +54,7 @@ def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[Launch
                 launch = Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
                 summary = merged.ranks[rank]
                 # No status tells whether a send or receive that the ring dropped has finished.
-                dropped = not summary.whole and any(part.p2p for part in summary.parts)
+                dropped = not summary.undropped and any(part.p2p for part in summary.parts)
                 launch.unseen_before = summary.history_truncated or dropped
                 found[rank, pending.order] = launch
                 begun |= pending.started is True

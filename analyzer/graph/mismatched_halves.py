@@ -85,7 +85,7 @@ def find_untaken_send(
         if not all(merged.ranks[rank].whole for rank in (sender, receiver)):
             continue
         for group in groups:
-            sent = _first_untaken(group, sender, receiver, lookup)
+            sent = first_untaken_send(group, sender, receiver, lookup)
             if sent is None or (group is taken.group and sent.tag == pending.tag):
                 continue
             if sender not in taken.absent and sent.position:
@@ -100,7 +100,7 @@ def find_untaken_send(
     return None
 
 
-def _first_untaken(
+def first_untaken_send(
     group: ResolvedGroup, sender: int, receiver: int, lookup: CallLookup
 ) -> Pending | None:
     """The first send of a group that has ended, and that its receiver has no receive for."""

@@ -23,12 +23,21 @@ class PartedOrders:
     here: list[IssuedCall]
     there: list[IssuedCall]
     tokens: tuple[list[Token], list[Token]]
+    #: They part in what a ring has lost, by the counts of what follows; ``parting`` has the first
+    #: calls that are left of the group in which they do.
+    counted: bool = False
 
     @property
     def reversed(self) -> PartedOrders:
         first, second = self.tokens
         return PartedOrders(
-            self.theirs, self.mine, self.parting.reversed, self.there, self.here, (second, first)
+            self.theirs,
+            self.mine,
+            self.parting.reversed,
+            self.there,
+            self.here,
+            (second, first),
+            self.counted,
         )
 
     @property

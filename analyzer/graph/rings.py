@@ -77,7 +77,7 @@ class RingReader:
             pending = waiting.waiters[rank]
             calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
-        if not all(p2p) and any(w.behind and w.unknown for w in cycle.places.values()):
+        if not all(p2p) and _may_be_harmless(cycle):
             # Their orders differ, which may be harmless, as that of two threads is: the
             # ranks of which nothing is known may be what all wait for.
             self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
@@ -148,19 +148,25 @@ class RingReader:
     ) -> bool:
         """Name the one rank of a ring that may do something else, where the ring is its work, too.
 
-        It holds all others up, whether it stopped on its host or waits for them.
+        It holds all others up, whether it stopped on its host or waits for them.  Had another one
+        stopped, those who are left would still wait for each other.  Or the one whose own messages
+        show that it took the wrong peer, wherever the hosts are.
         """
-        if len(unsure) != 1 or unsure.isdisjoint(waits.unsettled):
+        if unsure.isdisjoint(waits.unsettled):
             return False
         misdirected = self._misdirected(cycle, calls, waits)
-        if misdirected is not None and set(misdirected.deviating) == unsure:
+        if misdirected is not None and (
+            not misdirected.likely or set(misdirected.deviating) == unsure
+        ):
             self.unmatched.append(misdirected)
             return True
-        if set(cycle.keys) != unsure or any(w.seq is None for w in cycle.places.values()):
+        if len(cycle.keys) != 1 or any(w.seq is None for w in cycle.places.values()):
             return False
-        (rank,) = unsure
+        (rank,) = cycle.keys
+        if rank not in unsure:
+            return False
         awaited = [w for w in waits.operations.values() if rank in w.absent]
-        if len({waiter for w in awaited for waiter in w.waiters} - unsure) < 2:
+        if len({waiter for w in awaited for waiter in w.waiters} - {rank}) < 2:
             return False
         self.stopped_hosts.append(WaitEnd(rank, awaited, "outside", elsewhere=True))
         return True
@@ -178,6 +184,9 @@ class RingReader:
             wrong_group = self._wrong_group(cycle, calls)
         if wrong_group is not None and wrong_group.deviating is not None:
             deviating = (wrong_group.deviating,)
+        # Of two that have called equally often, neither lacks a call.
+        collectives = full and not any(p2p)
+        level = collectives and _is_level(cycle)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
@@ -195,15 +204,15 @@ class RingReader:
                 candidates=tuple(sorted(cycle.keys or ranks)),
                 certain=cycle.certain,
                 wrong_group=wrong_group is not None,
-                miscounted=self._miscounts(ranks) if full and not any(p2p) else False,
-                repeated=full
-                and not any(p2p)
+                miscounted=collectives and not level and self._miscounts(ranks),
+                repeated=collectives
                 and len(deviating) == 1
                 and repeats_call(
                     deviating[0],
                     calls,
                     cycle.places[deviating[0]].waiters[deviating[0]].index,
                     self._lookup,
+                    level=level,
                 ),
             )
         )
@@ -253,8 +262,9 @@ class RingReader:
                 for rank, pending in waiting.waiters.items()
             )
             instead = calls.get(peer) if peer is not None else None
+            waiting, rank = wrong_peer.waiting, wrong_peer.rank
             return Unmatched(
-                calls[wrong_peer.rank],
+                self._calls.call(rank, waiting.waiters[rank], waiting.group.group, full=True),
                 instead,
                 (wrong_peer.rank,),
                 missed,
@@ -300,6 +310,17 @@ class RingReader:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
 
 
+def _may_be_harmless(cycle: WaitCycle) -> bool:
+    """True if ranks of which nothing is known may be what two orders of a ring wait for.
+
+    Not where an operation that all have issued does not run: that shows that streams wait for each
+    other.
+    """
+    places = cycle.places.values()
+    proved = any(w.behind and not (w.absent or w.unknown or w.finished) for w in places)
+    return not proved and any(w.behind and w.unknown for w in places)
+
+
 def _is_of_streams_alone(cycle: WaitCycle) -> bool:
     """True if nobody lacks in a ring, and no buffer tells whether its streams wait for each other.
 
@@ -311,6 +332,16 @@ def _is_of_streams_alone(cycle: WaitCycle) -> bool:
         for rank, place in cycle.places.items()
     ]
     return is_of_streams(cycle) and all(part and part.active_only for part in parts)
+
+
+def _is_level(cycle: WaitCycle) -> bool:
+    """True if all ranks of a ring have entered equally many calls of each of its groups."""
+    groups = [place.group for place in cycle.places.values()]
+    entered = {
+        tuple(one.entered if (one := group.progress.get(rank)) else None for group in groups)
+        for rank in cycle.places
+    }
+    return len(entered) == 1
 
 
 def _is_of_queues_alone(cycle: WaitCycle) -> bool:

@@ -153,6 +153,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         added=departure.edit is Edit.ADDED,
         own=departure.own,
         left_by_others=departure.left_by_others,
+        counted=departure.counted,
     )
 
 

@@ -137,6 +137,9 @@ class OrderDeparture:
     own: bool = False
     #: It alone keeps that; all others left out what it called.
     left_by_others: bool = False
+    #: Its buffer has lost the call; ``call`` is the first of the same group that it holds, and
+    #: ``instead`` the same one of a peer.
+    counted: bool = False
 
 
 @dataclass

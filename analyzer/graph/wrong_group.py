@@ -135,13 +135,16 @@ def _groups_at(entries: Entries, index: int, site: tuple[Frame, ...]) -> set[str
     return {entries.group_at(row) for row in range(index) if int(entries.stack[row]) in here}
 
 
-def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallLookup) -> bool:
+def repeats_call(
+    rank: int, calls: Mapping[int, Call], index: int, lookup: CallLookup, *, level: bool
+) -> bool:
     """True if a rank's call in a ring, at ``index``, is the one that it made last, once more.
 
     The others wait in other lines, and one of them passed that one on its group before: a loop
     over groups has one line for all, and a branch with an order of its own has other lines.
     Behind one call too many the rank goes on as in its rounds; behind two that changed places,
-    it does not.
+    it does not.  Where no rounds tell, ranks that have all called equally often (``level``) have
+    none too many.
     """
     call, entries = calls[rank], lookup.entries(rank)
     site = _lines(call.stack)
@@ -155,7 +158,8 @@ def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallL
         return False
     issued = list(zip(entries.group.tolist(), entries.stack.tolist(), strict=True))
     later = issued[index + 1 :]
-    if continuation(issued[:index], len(later)) not in ([], later):
+    expected = continuation(issued[:index], len(later))
+    if expected not in ([], later) or (level and not expected):
         return False
     return any(
         call.group.name in _groups_at(theirs, len(theirs), site)

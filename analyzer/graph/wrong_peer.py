@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.mismatched_halves import first_untaken_send
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
@@ -28,11 +29,15 @@ _Use = tuple[bool, int]
 
 @dataclass(frozen=True)
 class WrongPeer:
-    """``rank`` is in ``waiting`` while each of ``missed`` waits for its other half from it."""
+    """``rank`` is in ``waiting`` while each of ``missed`` waits for its other half from it.
+
+    Or while ``untaken`` members of the group have sent what it has not taken.
+    """
 
     rank: int
     waiting: OpenOperation
     missed: tuple[OpenOperation, ...]
+    untaken: tuple[int, ...] = ()
     #: Its own earlier messages show it, all of which are known.
     sure: bool = False
 
@@ -42,12 +47,16 @@ def find_wrong_peer(
 ) -> WrongPeer | None:
     """The one rank of a ring that took the wrong peer; None where nothing proves it."""
     candidates = [
-        WrongPeer(rank, waiting, missed)
-        for rank, waiting in cycle.places.items()
+        WrongPeer(rank, waiting, missed, untaken)
+        for rank in cycle.places
+        for _, waiting in waits.by_rank[rank]
         if waiting.peer is not None
         and waiting.peer in waiting.absent
-        and (missed := _missed(rank, waiting, waits, lookup))
-    ]
+        and any((
+            missed := _missed(rank, waiting, waits, lookup),
+            untaken := _untaken(rank, waiting, lookup),
+        ))
+    ]  # fmt: skip
     if not candidates:
         return None
     misdirected = [one for one in candidates if _against_usual_peers(one, lookup)]
@@ -69,7 +78,9 @@ def find_wrong_peer(
         misdirected = [
             one
             for one in candidates
-            if _peer_is_in_message(one, cycle)
+            if one.missed
+            and one.waiting is cycle.places[one.rank]
+            and _peer_is_in_message(one, cycle)
             and not _is_mutual(one, cycle)
             and _off_distance(one, lookup)
         ]
@@ -109,6 +120,20 @@ def _missed(
     return tuple(sorted(found, key=_issued))
 
 
+def _untaken(rank: int, waiting: OpenOperation, lookup: CallLookup) -> tuple[int, ...]:
+    """Members from whom a rank receives, by their places, that have sent what it has not taken."""
+    if op_of(waiting.op).sends:
+        return ()
+    members = waiting.group.members
+    peers = {place for sends, place in _uses(rank, waiting, lookup) if not sends}
+    return tuple(
+        place
+        for place in sorted(peers)
+        if members[place] != waiting.peer
+        and first_untaken_send(waiting.group, members[place], rank, lookup) is not None
+    )
+
+
 def _issued(waiting: OpenOperation) -> tuple[int, int]:
     """The first rank that is in it, and the place among the entries of that rank."""
     rank = min(waiting.waiters)
@@ -144,14 +169,14 @@ def _own(rank: int, waiting: OpenOperation) -> _Use:
 
 def _expected(wrong_peer: WrongPeer) -> list[_Use]:
     sends = op_of(wrong_peer.waiting.op).sends
-    return [(sends, _place(missed.key[1], missed)) for missed in wrong_peer.missed]
+    places = [_place(missed.key[1], missed) for missed in wrong_peer.missed]
+    return [(sends, place) for place in (*places, *wrong_peer.untaken)]
 
 
 def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """True if the rank has this peer for the first time, and often had the one that waits."""
-    index = wrong_peer.waiting.waiters[wrong_peer.rank].index
-    mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup, before=max(index, 0))
-    return not mine[_own(wrong_peer.rank, wrong_peer.waiting)] and any(
+    """True if the rank has this peer this once, and often had the one that waits."""
+    mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup)
+    return mine[_own(wrong_peer.rank, wrong_peer.waiting)] < 2 and any(
         mine[use] >= USUAL_MESSAGES for use in _expected(wrong_peer)
     )
 
@@ -183,7 +208,7 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup, *, alone: b
     place = call_site(entries.stack_at(index))
     half = op_of(wrong_peer.waiting.op).half
     expected = {use[1] for use in _expected(wrong_peer)}
-    for row in range(index):
+    for row in range(len(entries)):
         operation = entries.operation_at(row)
         if operation.peer in expected and operation.spec.half == half and entries.stack[row] >= 0:
             if call_site(entries.stack_at(row)) == place:

@@ -46,15 +46,16 @@ def find_rank_ahead(places: Mapping[int, int], lookup: CallLookup) -> int | None
     return ahead[0] if len(ahead) == 1 and len(in_order) == len(orders) - 1 else None
 
 
-def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
+def issue_order_at(entries: Entries | None, index: int, *, unlined: bool = False) -> IssueOrder:
     """Order of the entry at ``index``, against what the rank's own pattern has next.
 
     Not known where the order of its thread says other than that of all threads together:
-    threads may take turns for long and still be free to change them.
+    threads may take turns for long and still be free to change them.  ``unlined``: also where the
+    dump does not tell from which lines its rank called; a pattern of operations alone proves less.
     """
     if entries is None or not 0 < index < len(entries):
         return IssueOrder.UNKNOWN
-    now, patterns = _patterns_at(entries, index)
+    now, patterns = _patterns_at(entries, index, unlined=unlined)
     in_order = {now == pattern.calls[0] for pattern in patterns}
     if len(in_order) != 1:
         return IssueOrder.UNKNOWN
@@ -95,7 +96,7 @@ def keep_one_order(entries: Entries, index: int, peers: Sequence[Entries | None]
     differ may change them, up to the call that ends the rounds of all: where the entry is that one
     once more, nothing of another round is in front of it.
     """
-    _, patterns = _patterns_at(entries, index)
+    _, patterns = _patterns_at(entries, index, unlined=True)
     if not patterns:
         return False
     size = len(patterns[0].calls)
@@ -126,17 +127,19 @@ def _rows_of_threads(entries: Entries, end: int) -> dict[str, list[int]]:
 
 
 def _unnamed(entries: Entries, row: int) -> _Unnamed | None:
-    call = _call(entries, row)
+    call = _call(entries, row, unlined=True)
     return None if call is None else (call[1].op, *call[2:])
 
 
-def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_CallPattern]]:
+def _patterns_at(
+    entries: Entries, index: int, *, unlined: bool = False
+) -> tuple[_Called | None, list[_CallPattern]]:
     """The entry's call, and the patterns repeated until then that contain it.
 
     By all threads together, and by the entry's own one where there are several.
     """
-    now = _call(entries, index)
-    # Without call sites a pattern of operations proves too little.
+    now = _call(entries, index, unlined=unlined)
+    # Without call sites a pattern of operations proves too little by itself.
     if now is None:
         return None, []
     everything = list(range(max(0, index - PAST_ENTRIES), index))
@@ -144,17 +147,17 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Ca
     own = [row for row in everything if thread_of(entries, row) == mine]
     patterns = []
     for rows in [everything] if len(own) == len(everything) else [everything, own]:
-        past = [_call(entries, row) for row in rows]
+        past = [_call(entries, row, unlined=unlined) for row in rows]
         period = period_of(past)
         if period is not None and now in past[-period:]:
             patterns.append(_CallPattern(past[-period:], past[: repeats_since(past, period)]))
     return now, patterns
 
 
-def _call(entries: Entries, row: int) -> _Called | None:
-    """The call of an entry, its place in the program included; None without one."""
+def _call(entries: Entries, row: int, *, unlined: bool = False) -> _Called | None:
+    """The call of an entry, with its place in the program; None without one unless ``unlined``."""
     site = call_site(entries.stack_at(row))
-    if site is None:
+    if site is None and not unlined:
         return None
     # A tag may count steps.
     operation = replace(entries.operation_at(row), tag=0)

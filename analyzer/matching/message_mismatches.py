@@ -99,7 +99,7 @@ def _first_open(
 ) -> MessageMismatch | None:
     """The mismatch of the first open message of a channel that cannot be counted."""
     if not taken.open:
-        return None
+        return _of_ended(group, sender, receiver, sent, taken, merged)
     if not sent.open:
         return _first_of_ended_sends(group, sender, receiver, sent, taken, merged)
     positions = sent.open[0], taken.open[0]
@@ -130,16 +130,10 @@ def _first_of_ended_sends(
     receiver's ring has dropped, in any way that the numbers of what was dropped allow.
     """
     at = taken.open[0]
-    if not _stands_in(merged.ranks[receiver], taken, at):
+    found = _single(sent, taken) if _stands_in(merged.ranks[receiver], taken, at) else None
+    if found is None:
         return None
-    sends, receives = list(_each(sent.arguments)), list(_each(taken.arguments))
-    (usual, many), *others = Counter([*sends, *receives]).most_common()
-    if (len(sends), len(receives)) != (sent.posted, taken.posted) or many == 1 or len(others) != 1:
-        return None
-    odd, count = others[0]
-    difference = _difference(*((odd, usual) if odd in sends else (usual, odd)))
-    if count != 1 or difference is None:
-        return None
+    sends, receives, odd, difference = found
     last = sent.posted - taken.posted + at
     parts = _part(sender, group), _part(receiver, group)
     before, after = (ABSENT if part is None else part.unseen for part in parts)
@@ -151,6 +145,51 @@ def _first_of_ended_sends(
         return None
     deviating = sender if odd in sends else receiver
     return MessageMismatch(group, difference, sender, receiver, sent, taken, (here, at), deviating)
+
+
+def _of_ended(
+    group: ResolvedGroup,
+    sender: int,
+    receiver: int,
+    sent: P2PChannel,
+    taken: P2PChannel,
+    merged: MergedSummaries,
+) -> MessageMismatch | None:
+    """The mismatch of a message that has ended, as all of its two ranks have, by the last ones.
+
+    Only if its send, or its receive, is like none of the others, and both are still known.
+    """
+    if sent.open or any(merged.ranks[rank].pending for rank in (sender, receiver)):
+        return None
+    found = _single(sent, taken)
+    if found is None:
+        return None
+    sends, receives, odd, difference = found
+    more = len(sends) - len(receives)
+    here = sends.index(odd) if odd in sends else receives.index(odd) + more
+    if not 0 <= here < len(sends) or here < more:
+        return None  # The ring of one of them has lost what the other's met.
+    deviating = sender if odd in sends else receiver
+    positions = here, here - more
+    return MessageMismatch(
+        group, difference, sender, receiver, sent, taken, positions, deviating, finished=True
+    )
+
+
+def _single(
+    sent: P2PChannel, taken: P2PChannel
+) -> tuple[list[MessageArguments], list[MessageArguments], MessageArguments, Difference] | None:
+    """Arguments of sends and of receives, the one that is like none of the others, and how it is.
+
+    None where all are alike, or several are not, or not all are known.
+    """
+    sends, receives = list(_each(sent.arguments)), list(_each(taken.arguments))
+    (usual, many), *others = Counter([*sends, *receives]).most_common()
+    if (len(sends), len(receives)) != (sent.posted, taken.posted) or many == 1 or len(others) != 1:
+        return None
+    odd, count = others[0]
+    difference = _difference(*((odd, usual) if odd in sends else (usual, odd)))
+    return None if count != 1 or difference is None else (sends, receives, odd, difference)
 
 
 def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:

@@ -138,10 +138,9 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
     summary.gloo = any(completion.gloo)
     known_ids = entries.record_id[entries.record_id >= 0]
     collectives = entries.seq[~p2p & (entries.seq >= 0)]
+    summary.undropped = not summary.truncated and len(known_ids) > 0 and int(known_ids[0]) == 0
     summary.whole = (
-        not summary.truncated
-        and len(known_ids) > 0
-        and int(known_ids[0]) == 0
+        summary.undropped
         and int(known_ids[-1]) == len(known_ids) - 1
         # Numbered from the beginning, but a later one: the recorder was reset.
         and (not len(collectives) or int(collectives[0]) <= 1)

@@ -157,6 +157,9 @@ class RankSummary:
     emulated: bool = False
     #: The ring still holds the first operation that the rank ever made.
     whole: bool = False
+    #: It still holds the first that it was given: nothing was dropped, though what has finished may
+    #: have been left out.
+    undropped: bool = False
     #: False where the dump can tell nothing about operations.
     informative: bool = True
     activity: Activity = Activity()

@@ -58,11 +58,16 @@ def moment_of(play: Play, rank: int, loss: Loss) -> float:
 
 def is_visible(program: Program, issue: Issue, loss: Loss) -> bool:
     """Buffers hold the operation at all."""
-    if program.groups[issue.group].backend == "nccl":
-        return True
-    if issue.peer is not None:
+    if program.groups[issue.group].backend == "gloo" and issue.peer is not None:
         return False  # Gloo's buffers have no point-to-point; only the numbers show it.
-    nccl = any(group.backend == "nccl" for group in program.groups.values())
+    return is_group_visible(program, issue.group, loss)
+
+
+def is_group_visible(program: Program, group: str, loss: Loss) -> bool:
+    """Buffers hold operations of the group."""
+    if program.groups[group].backend == "nccl":
+        return True
+    nccl = any(one.backend == "nccl" for one in program.groups.values())
     return not nccl or loss.gloo_beside
 
 

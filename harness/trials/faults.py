@@ -45,6 +45,8 @@ STOPS = ("host_stop", "device_stop")
 #: dumps by a stop.
 UNSEEN = ("root", "splits")
 STOPPED = frozenset({"missing_rank", "gpu_fault"})
+#: An operation of its peers with other arguments, which their buffers hold as well.
+IN_ARGUMENTS = ("size", "dtype", "kind")
 #: One rank does otherwise than its peers in an operation of theirs.
 DIFFERENCES = frozenset({"skip", "extra", "size", "dtype", "kind", "root", "splits", "wrong_group"})
 

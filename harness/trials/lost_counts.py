@@ -12,13 +12,10 @@ from __future__ import annotations
 from math import inf
 
 from hanglab.harness.trials.dumps import ring_of
-from hanglab.harness.trials.faults import STOPS, Fault
+from hanglab.harness.trials.faults import IN_ARGUMENTS, STOPS, Fault
 from hanglab.harness.trials.losses import Loss
 from hanglab.harness.trials.player import Play, Played
 from hanglab.harness.trials.programs import ANY, Program, issues_of
-
-#: Kinds that show in a message whose halves are both there.
-_IN_ARGUMENTS = ("size", "dtype")
 
 
 def counts_are_lost(program: Program, play: Play, loss: Loss, fault: Fault) -> bool:
@@ -43,7 +40,7 @@ def counts_are_lost(program: Program, play: Play, loss: Loss, fault: Fault) -> b
         return False
     if _stands_in_what_is_lost(play, fault.rank, loss):
         return True
-    return fault.kind not in _IN_ARGUMENTS and not any(
+    return fault.kind not in IN_ARGUMENTS and not any(
         _is_counted(play, loss, fault, peer, at) for peer, at in meetings
     )
 

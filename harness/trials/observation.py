@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -31,7 +32,23 @@ class DumpedPlay:
     def leaves(self, other: Play) -> bool:
         """True if another play leaves the same files."""
         return all(
-            observe(other, rank, self.loss) == mine for rank, mine in enumerate(self.observed)
+            observe(other, rank, self.loss) == mine or self._leaves_in_other_turns(other, rank)
+            for rank, mine in enumerate(self.observed)
+        )
+
+    def _leaves_in_other_turns(self, other: Play, rank: int) -> bool:
+        """True if another play leaves a rank's file where its threads take other turns.
+
+        Of each thread a ring that dropped entries holds the last, of one more and of another fewer.
+        """
+        threads = self.play.program.ranks[rank]
+        if rank in self.loss.missing or len(threads) < 2 or not self.ring(rank).dropped:
+            return False
+        unlimited = replace(self.loss, rings=(sys.maxsize,) * self.program.size)
+        mine, all_there = observe(self.play, rank, self.loss), observe(other, rank, unlimited)
+        assert mine is not None and all_there is not None
+        return mine[1:] == all_there[1:] and all(
+            kept == all_there[0].get(thread, [])[-len(kept) :] for thread, kept in mine[0].items()
         )
 
     def open_in_sight(self) -> Iterator[Played]:
@@ -64,7 +81,11 @@ class DumpedPlay:
         )  # fmt: skip
 
 
-def observe(play: Play, rank: int, loss: Loss) -> object:
+#: Entries by thread, or group; how many the rank made; and statuses.
+Observed = tuple[dict[object, list[object]], int, dict[str, tuple[int, int]]]
+
+
+def observe(play: Play, rank: int, loss: Loss) -> Observed | None:
     """The content of one rank's file, without times and without the interleaving of its threads."""
     if rank in loss.missing:
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
+from hanglab.harness.trials.dumps import is_group_visible
 from hanglab.harness.trials.observation import DumpedPlay
 from hanglab.harness.trials.player import Played
 from hanglab.harness.trials.programs import Batch, Issue, issues_of
@@ -23,7 +24,10 @@ class StoppedTogether(DumpedPlay):
         then whoever was spared waits alone.  Not if it had gone on otherwise from some call of its,
         or otherwise than several others, all of whose calls are known, did there.
         """
-        waits = [o for mine in self.play.operations for o in mine if o.done == inf]
+        waits = [
+            o for mine in self.play.operations for o in mine
+            if o.done == inf and self.is_in_sight(o.step)
+        ]  # fmt: skip
         if len({o.rank for o in waits}) != 1 or waits[0].rank not in culprits:
             return frozenset()
         first = waits[0]
@@ -45,6 +49,7 @@ class StoppedTogether(DumpedPlay):
         both = (
             name for name, group in self.program.groups.items()
             if {member, first.rank} <= set(group.members) and name != first.group
+            and is_group_visible(self.program, name, self.loss)
         )  # fmt: skip
         return any(
             self.issued(member, name, thread=first.thread)
@@ -59,7 +64,7 @@ class StoppedTogether(DumpedPlay):
         seen = [self.seen_part(o.step) for o in mine[: mine.index(played) + 1] if o in kept]
         planned = [
             self.seen_part(step) for step in self.program.ranks[played.rank][played.thread]
-            if isinstance(step, Issue | Batch)
+            if isinstance(step, Issue | Batch) and self.is_in_sight(step)
         ]  # fmt: skip
         steps = set(pairwise(planned))
         usual = {one for one, then in pairwise(seen) if (one, then) in steps}

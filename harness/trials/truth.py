@@ -30,6 +30,7 @@ from hanglab.harness.trials.explanations import ExplainedPlay
 from hanglab.harness.trials.faults import (
     CAUSES,
     DIFFERENCES,
+    IN_ARGUMENTS,
     STOPPED,
     STOPS,
     UNSEEN,
@@ -39,7 +40,7 @@ from hanglab.harness.trials.faults import (
 )
 from hanglab.harness.trials.losses import Loss
 from hanglab.harness.trials.lost_counts import counts_are_lost
-from hanglab.harness.trials.player import Play
+from hanglab.harness.trials.player import Play, Played
 from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, issues_of
 from hanglab.harness.trials.stopped_together import StoppedTogether
 
@@ -156,7 +157,35 @@ class Trial:
             and any(
                 e.played.done >= when for e in self.dumped.ring(rank).entries
             )
+            and (fault.kind not in IN_ARGUMENTS or self._shows_its_part(rank, fault))
         )  # fmt: skip
+
+    def _shows_its_part(self, rank: int, fault: Fault) -> bool:
+        """The rank's ring holds its part of the operation with other arguments, or it has none."""
+        mine = self.program.ranks[fault.rank][fault.thread][fault.at]
+        issue = issues_of(mine)[fault.part]
+        if issue.peer is not None and issue.peer != rank:
+            return True
+        end = next(
+            (o for o in self.play.operations[fault.rank]
+             if (o.thread, o.at) == (fault.thread, fault.at)), None
+        )  # fmt: skip
+        if end is None:
+            return True
+
+        def parts(one: int, until: float = inf) -> list[tuple[Played, Issue]]:
+            return [
+                (o, i) for o in self.play.operations[one] if o.number <= until
+                for i in issues_of(o.step)
+                if i.group == issue.group and ((i.peer is None) if issue.peer is None else (
+                    i.peer == fault.rank + rank - one
+                    and (i.kind == issue.kind) == (one == fault.rank)
+                ))
+            ]  # fmt: skip
+
+        before, theirs = len(parts(fault.rank, end.number)), parts(rank)
+        kept = {(entry.played, entry.part) for entry in self.dumped.ring(rank).entries}
+        return len(theirs) < before or theirs[before - 1] in kept
 
     @cached_property
     def dumped(self) -> ExplainedPlay:
@@ -184,10 +213,12 @@ class Trial:
         """Ranks besides the culprits that would leave the same dumps by a fault of their own."""
         if not self.faults:
             return frozenset()
+        together = StoppedTogether(self.program, self.play, self.loss).besides(self.culprits)
         if self._told_by_its_ring():
-            return StoppedTogether(self.program, self.play, self.loss).besides(self.culprits)
-        others = set(range(self.program.size)) - self.culprits
-        return self._out_of_sight() | {rank for rank in others if self.dumped.explained_by(rank)}
+            return together
+        others = set(range(self.program.size)) - self.culprits - together
+        explaining = {rank for rank in others if self.dumped.explained_by(rank)}
+        return together | self._out_of_sight() | explaining
 
     def _out_of_sight(self) -> frozenset[int]:
         """Ranks without an open operation to see, where messages are not to be seen.

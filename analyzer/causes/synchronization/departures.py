@@ -99,6 +99,13 @@ def _summary(departure: OrderDeparture) -> str:
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
             "one of them left a call out, or has one too many, and nothing tells which."
         )
+    if departure.counted and departure.call is not None:
+        group = departure.call.group.description or departure.call.group.name
+        by = "less" if departure.left_out else "more"
+        return (
+            f"{who} has issued one call {by} of group {group} than its peers, who agree, up to "
+            "each collective of other groups that they have in common; its buffer has lost where."
+        )
     if departure.left_by_others:
         return (
             f"{who} called {mine}, as in each of its rounds before; all others left that out, and "
