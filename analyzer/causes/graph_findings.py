@@ -5,6 +5,7 @@ from __future__ import annotations
 from hanglab.analyzer.causes.synchronization.cycles import (
     added_findings,
     cycle_findings,
+    ended_findings,
     unmatched_findings,
 )
 from hanglab.analyzer.causes.synchronization.departures import departure_findings
@@ -31,6 +32,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
         *departure_findings(graph),
         *cycle_findings(graph),
         *added_findings(graph),
+        *ended_findings(graph),
         *unmatched_findings(graph),
         *missing_findings(graph),
     ]

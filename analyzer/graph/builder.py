@@ -10,6 +10,7 @@ from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
+from hanglab.analyzer.graph.ended_otherwise import find_ended_otherwise
 from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.new_channels import find_stray_messages
@@ -200,6 +201,9 @@ class _Builder:
             graph.unmatched += unanswered_calls(
                 self._merged, waits, self._calls, self._departures.left_own_order_at
             )
+        told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
+        if stopped is None and not (told or self._progressing):
+            graph.ended_otherwise = list(find_ended_otherwise(waits, self._calls))
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))

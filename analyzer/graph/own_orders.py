@@ -131,6 +131,8 @@ class OwnOrders:
             and _lacks(broken[0], in_order, waits)
         ):
             own = self._orders[broken[0]]
+            if self._is_made_by(in_order, own.at_break):
+                return None  # Its ring begins within a round.
             edit = Edit.ADDED if own.edit is Edit.ADDED else None
             if edit is None and not own.is_new:
                 return None  # Others tell more of what was left out, or came in another order.
@@ -143,6 +145,10 @@ class OwnOrders:
             found = self._departure(in_order[0], broken[0], Edit.ADDED)
             return replace(found, left_by_others=True)
         return None
+
+    def _is_made_by(self, ranks: Sequence[int], call: IssuedCall) -> bool:
+        """True if one of ``ranks`` made the very call of another one."""
+        return any(call.is_one_with(one) for rank in ranks for one in self._orders[rank].issued)
 
     def _left_out(self, rank: int, others: Sequence[int]) -> bool:
         """True if all others have left out what ``rank`` is in."""

@@ -30,10 +30,10 @@ def hold_up_queued_messages(waits: OpenOperations) -> None:
                 for older, other in waits.by_rank[peer]
             ):
                 waiting.behind = [peer]
-            if any(
+            elif any(
                 older.order < pending.order and (other.peer, other.group) == (peer, waiting.group)
                 for older, other in mine
             ):
                 # The two have one stream, in which it comes later: what is older holds it up.
-                waiting.behind = [*waiting.behind, rank]
+                waiting.behind = [rank]
                 waiting.leaders.discard(rank)

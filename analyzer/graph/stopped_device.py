@@ -72,13 +72,13 @@ def _crosses_in_stream(waiting: OpenOperation, waits: OpenOperations) -> bool:
     """
     (rank, pending), *_ = waiting.waiters.items()
     peer = waiting.peer
-    if waiting.seq is not None or peer is None or peer not in waiting.behind:
+    if waiting.seq is not None or peer is None or waiting.behind != [peer]:
         return False
     half = other_half(rank, pending, waiting, waits)
     return half is not None and any(
         other.group is waiting.group
         and other.peer == rank
-        and rank in other.behind
+        and other.behind == [rank]
         and theirs.order < half.order
         and (back := other_half(peer, theirs, other, waits)) is not None
         and pending.order < back.order

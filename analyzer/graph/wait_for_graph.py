@@ -121,6 +121,15 @@ class Unmatched:
 
 
 @dataclass
+class EndedOtherwise:
+    """Ranks that have ended a number of a group at which others, who are more, wait for them."""
+
+    ranks: tuple[int, ...]
+    #: What the others are in.
+    calls: tuple[Call, ...]
+
+
+@dataclass
 class OrderDeparture:
     """A rank that left the order of operations which all others keep."""
 
@@ -175,6 +184,7 @@ class WaitForGraph:
     #: Member sets whose ranks do not agree on the names of their groups.
     name_conflicts: list[NameConflict] = field(default_factory=list)
     departures: list[OrderDeparture] = field(default_factory=list)
+    ended_otherwise: list[EndedOtherwise] = field(default_factory=list)
     #: Calls of one rank alone, against its own order, while its peers have nothing open.
     added: list[Call] = field(default_factory=list)
     #: Matched operations that everybody entered and nobody finished.

@@ -314,6 +314,7 @@ def _find_behind(waiting: OpenOperation, oldest: _Oldest) -> None:
             rank
             for rank, pending in waiting.waiters.items()
             if oldest[rank].get(pending.thread, UNORDERED) < pending.order < UNORDERED
+            and not pending.started
         ]
 
 

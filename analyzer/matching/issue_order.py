@@ -151,6 +151,8 @@ def _patterns_at(
         period = period_of(past)
         if period is not None and now in past[-period:]:
             patterns.append(_CallPattern(past[-period:], past[: repeats_since(past, period)]))
+        elif rows is own and period is None:
+            return now, []  # What threads repeat together may be the turns that they took.
     return now, patterns
 
 

@@ -44,12 +44,12 @@ def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
 
 
 def _are_the_program(program: Program, faults: list[Fault]) -> bool:
-    """Most ranks of a group do alike: that is the program then, and the rest has left it."""
+    """Half of a group or more do alike: that may be the program, and the rest has left it."""
     if len({replace(fault, rank=0) for fault in faults}) > 1:
         return False
     ranks = {fault.rank for fault in faults}
     return any(
-        ranks <= set(group.members) and len(group.members) < 2 * len(ranks)
+        ranks <= set(group.members) and len(group.members) <= 2 * len(ranks)
         for group in program.groups.values()
     )
 

@@ -255,6 +255,8 @@ class Trial:
             return whole and self.loss.waited_s <= RECENT_S and self._dated
         if any(map(self._votes_lack, self.faults)) or any(map(self._is_anybodys, self.faults)):
             return False
+        if any(map(self._may_be_own_order, self.faults)):
+            return False
         if any(counts_are_lost(self.program, self.play, self.loss, one) for one in self.faults):
             return False
         if self.stuck and not self._shows_open:
@@ -287,6 +289,22 @@ class Trial:
             return False
         (issue,) = issues_of(self.program.ranks[fault.rank][fault.thread][fault.at])
         return issue.kind == "gather" and issue.root == fault.rank
+
+    def _may_be_own_order(self, fault: Fault) -> bool:
+        """Each of two swapped collectives has a member that left no dump.
+
+        On streams that do not wait for each other ranks may have orders of their own, and both lack
+        a part if such a member stopped.  What all have issued who left dumps would have run.
+        """
+        if fault.kind != "order":
+            return False
+        steps = self.program.ranks[fault.rank][fault.thread]
+        issues = [issues_of(steps[at])[0] for at in (fault.at, fault.value)]
+        groups = [self.program.groups[issue.group] for issue in issues]
+        return all(
+            issue.peer is None and group.backend == "nccl" and self.loss.missing & {*group.members}
+            for issue, group in zip(issues, groups, strict=True)
+        )
 
     def _votes_lack(self, fault: Fault) -> bool:
         """Members of whom nothing is known may have done as the culprit did, and be as many.

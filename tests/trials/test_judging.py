@@ -42,6 +42,9 @@ FALSE: dict[str, tuple[int, ...]] = {
 MENDED = {
     "the sizes of what met were told, and not the group that it met on": (30001039,),
     "two orders, each of several ranks, were told of two of them": (50021201, 50021283),
+    "what runs beside older operations was told to wait for them": (50030913,),
+    "a ring that begins within a round was told to have left it": (50030370,),
+    "turns of threads were told as a call too many": (50030645,),
     "a group under two names was told as an order crossed, where a part without a root had ended": (
         40000241,
     ),
@@ -240,6 +243,11 @@ TOLD = {
         50010998,
     ),
     "one of a pair in a call on another group, which stands where it stood before": (40010738,),
+    "a rank that has ended what the others are in, by a call that no dump holds": (
+        50020913,
+        50021314,
+    ),
+    "a message too many in front of one the other way, of two whose streams are one": (50030017,),
     "two that both collect in one gather": (40000554, 40000565),
     "a stopped device among messages that are queued on both ends": (30000180, 30000304, 30001743),
     "a rank that is away, whose dump has statuses alone": (
@@ -325,6 +333,7 @@ UNCOUNTED = {
     ),
     "threads that take other turns leave the same rings": (42001000,),
     "all but the one that waits may have stopped together, beside a group of no file": (50002990,),
+    "a member of each of two swapped calls left no dump": (42000060, 50021183),
     "the operation may stall without a fault of who left no dump": (
         24000765,
         24000945,

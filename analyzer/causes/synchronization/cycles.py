@@ -8,7 +8,12 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
-from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import (
+    Cycle,
+    EndedOtherwise,
+    Unmatched,
+    WaitForGraph,
+)
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
@@ -46,6 +51,35 @@ def _added_finding(graph: WaitForGraph, call: Call) -> Finding:
             "another operation; its peers have nothing unfinished."
         ),
         evidence=[observation(call, "waits in")],
+        advice=cause.advice,
+    )
+
+
+def ended_findings(graph: WaitForGraph) -> list[Finding]:
+    """Numbers that fewer ranks have ended than are in them: those called something else there."""
+    return [_ended_finding(graph, ended) for ended in graph.ended_otherwise]
+
+
+def _ended_finding(graph: WaitForGraph, ended: EndedOtherwise) -> Finding:
+    cause, culprits = Cause.COLLECTIVE_MISMATCH, sorted(ended.ranks)
+    first, *_ = ended.calls
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(graph, culprits),
+        collective=collective_ref(first),
+        location=None,
+        confidence=CONCLUDED,
+        summary=(
+            f"{name_ranks(culprits).capitalize()} ended number {first.seq} of group "
+            f"{first.group.description or first.group.name}, in which "
+            f"{name_ranks([call.rank for call in ended.calls])} wait in {first.op}: nobody ends "
+            "that before all have taken part, so what was called there is another operation, which "
+            "no dump holds. Else several devices, or the network, have stopped."
+        ),
+        evidence=[observation(call, "waits in") for call in ended.calls[:LISTED_ROWS]],
         advice=cause.advice,
     )
 
