@@ -9,6 +9,7 @@ from hanglab.harness.capabilities import (  # noqa: F401
     devices,
     containers,
     slurm,
+    kubernetes,
     process,
     control_groups,
     mounts,

@@ -1,4 +1,4 @@
-"""``hanglab clean``: removes what ended jobs have left in Docker and in Slurm."""
+"""``hanglab clean``: removes what ended jobs have left in Docker, Slurm and Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def clean(
         ),
     ] = False,
 ) -> int:
-    """Remove containers, networks and jobs of Slurm whose hanglab has ended.
+    """Remove containers, networks, jobs of Slurm and pods whose hanglab has ended.
 
     Every run in containers does so before its first job. What was started on
     another machine, or in a container, cannot be told from what still runs:
@@ -25,11 +25,12 @@ def clean(
     """
     from hanglab.harness.launchers.docker.errors import MissingSdk, NoDaemon, NotAllowed
 
-    removed = _clean_slurm(everything)
+    found = [one for one in (_clean_slurm(everything), _clean_pods(everything)) if one is not None]
+    removed = [name for names in found for name in names]
     try:
-        removed = [*(removed or []), *_clean_docker(everything)]
+        removed += _clean_docker(everything)
     except (NoDaemon, NotAllowed, MissingSdk):
-        if removed is None:
+        if not found:
             raise
     for name in removed:
         print(f"removed {name}")
@@ -54,6 +55,28 @@ def _clean_slurm(everything: bool) -> list[str] | None:
     for job in jobs:
         cancel(job)
     return [f"job {job} of Slurm" for job in jobs]
+
+
+def _clean_pods(everything: bool) -> list[str] | None:
+    """Names of the pods that were removed; None where there is no cluster, or none to ask."""
+    from hanglab.harness.errors import HanglabError
+    from hanglab.harness.kubernetes.connection import connect
+    from hanglab.harness.kubernetes.errors import KubernetesError
+    from hanglab.harness.launchers.kubernetes.pods import left_pods, remove
+
+    try:
+        cluster = connect()
+    except HanglabError:
+        return None
+    try:
+        pods = left_pods(cluster, everything)
+        for name in pods:
+            remove(cluster, name)
+    except KubernetesError as error:
+        # What is elsewhere can be removed all the same.
+        print(f"hanglab: {error}", file=sys.stderr)
+        return None
+    return [f"pod {name}" for name in pods]
 
 
 def _clean_docker(everything: bool) -> list[str]:

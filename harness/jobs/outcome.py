@@ -185,10 +185,15 @@ def _location_fits(scenario: Scenario, expect: Expect, verdict: Verdict) -> bool
 
 
 def same_file(named: str, path: Path) -> bool:
-    """True if a file name out of a dump, whole or only its last parts, means ``path``."""
-    if PurePath(named).is_absolute():
-        return Path(named).resolve() == path.resolve()
+    """True if a file name out of a dump, whole or only its last parts, means ``path``.
+
+    Pods have the program below a folder of their own, by its whole path.
+    """
     parts = PurePath(named).parts
+    if PurePath(named).is_absolute():
+        whole = path.resolve()
+        below = whole.parts[1:]
+        return Path(named).resolve() == whole or parts[-len(below) :] == below
     return bool(parts) and path.parts[-len(parts) :] == parts
 
 

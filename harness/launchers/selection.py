@@ -53,6 +53,15 @@ LAUNCHERS: Final = {
         needs=("slurm",),
         spread=True,
     ),
+    "kubernetes": LauncherSpec(
+        "hanglab.harness.launchers.kubernetes.launcher",
+        "KubernetesLauncher",
+        cold=True,
+        needs=("kubernetes",),
+        spread=True,
+        lacks=frozenset({"private_mounts", "private_storage", "root"}),
+        reason="ranks in pods are not root",
+    ),
 }
 DEFAULT_LAUNCHER: Final = next(iter(LAUNCHERS))
 

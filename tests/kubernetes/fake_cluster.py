@@ -2,12 +2,14 @@
 
 It speaks the API's paths over TLS, asks for a token, and runs commands in pods by the protocol
 v4.channel.k8s.io over websockets.  Its pods are processes of this machine in namespaces of their
-own (processes, mounts, host name), which takes root.
+own (processes, mounts, host name), which takes root.  Those that are made by the API have this
+machine's files, and what they write is theirs alone; their user and their limits are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import json
@@ -32,12 +34,47 @@ BIN = Path(sys.executable).parent
 NAMESPACE = "ml"
 
 
+#: Words: the pod's name, its mounts, its command.
+_OWN_ROOT = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs none /mnt
+mkdir /mnt/upper /mnt/work /mnt/root
+mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
+mount --rbind /dev /mnt/root/dev
+mount -t proc none /mnt/root/proc
+for at in $1; do
+    mkdir -p "/mnt/root/$at"
+    mount -t tmpfs none "/mnt/root/$at"
+done
+hostname "$0"
+shift
+exec chroot /mnt/root "$@"
+"""
+
+
 @dataclass
 class FakePod:
     """A pod; ``process`` is None where it has none."""
 
     body: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
+    own_root: bool = False
+    started: bool = False
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the API says of it now."""
+        if self.process is None or not self.own_root:
+            return self.body
+        code = self.process.poll()
+        if code is not None:
+            status = {"phase": "Succeeded" if code == 0 else "Failed"}
+            return {**self.body, "status": status}
+        if not self.started:
+            init = self.init
+            self.started = init is not None and os.readlink(f"/proc/{init}/root") != "/"
+        return self.body if self.started else {**self.body, "status": {"phase": "Pending"}}
 
     @property
     def init(self) -> int | None:
@@ -58,6 +95,9 @@ class FakeCluster:
     pods: dict[str, FakePod] = field(default_factory=dict)
     list_status: int = 200
     exec_status: int = 200
+    create_status: int = 200
+    #: State of pods that are made by the API, in place of running.
+    made_status: Mapping[str, Any] | None = None
     #: Sent in place of what a command writes, by pod.
     archives: dict[str, bytes] = field(default_factory=dict)
     #: Breaks off after so many bytes.
@@ -100,10 +140,34 @@ class FakeCluster:
         self.pods[name] = FakePod(body, process)
         return self.pods[name]
 
+    def _make(self, body: dict[str, Any]) -> FakePod:
+        """A pod with a root of its own."""
+        name, (container,) = body["metadata"]["name"], body["spec"]["containers"]
+        process = None
+        if self.made_status is None:
+            mounts = " ".join(one["mountPath"].lstrip("/") for one in container["volumeMounts"])
+            words = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts"]
+            process = subprocess.Popen(
+                [*words, "sh", "-c", _OWN_ROOT, name, mounts, *container["command"]],
+                env={
+                    "PATH": f"{BIN}:{os.environ['PATH']}",
+                    **{one["name"]: one["value"] for one in container["env"]},
+                },
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        status = self.made_status or {"phase": "Running", "podIP": "127.0.0.1"}
+        body = {**body, "status": dict(status)}
+        body["metadata"] = {**body["metadata"], "namespace": NAMESPACE, "uid": str(uuid.uuid4())}
+        body["spec"] = {**body["spec"], "nodeName": "node-a"}
+        self.pods[name] = FakePod(body, process, own_root=True)
+        return self.pods[name]
+
     def remove(self, name: str) -> None:
         pod = self.pods.pop(name)
         if pod.process is not None:
-            os.killpg(pod.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pod.process.pid, signal.SIGKILL)
             pod.process.wait(60)
 
     # What the API answers.
@@ -112,13 +176,26 @@ class FakeCluster:
         _check(request, self.list_status)
         selector = dict(one.split("=", 1) for one in request.query["labelSelector"].split(","))
         found = [
-            pod.body
+            pod.told
             for pod in list(self.pods.values())
             if selector.items() <= pod.body["metadata"]["labels"].items()
         ]
         return web.json_response(
             {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": found}
         )
+
+    async def _create(self, request: web.Request) -> web.Response:
+        _check(request, self.create_status)
+        return web.json_response(self._make(await request.json()).body, status=201)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        _check(request, 200)
+        name = request.match_info["pod"]
+        if name not in self.pods:
+            raise _status(404, "NotFound")
+        body = self.pods[name].body
+        self.remove(name)
+        return web.json_response(body)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         _check(request, self.exec_status)
@@ -133,11 +210,13 @@ class FakeCluster:
             await socket.send_bytes(b"\x01" + self.archives[name])
             await socket.send_bytes(b"\x03" + json.dumps({"status": "Success"}).encode())
         else:
-            await self._run(socket, pod, words)
+            await self._run(socket, pod, words, "stdin" in request.query)
         await socket.close()
         return socket
 
-    async def _run(self, socket: web.WebSocketResponse, pod: FakePod, words: list[str]) -> None:
+    async def _run(
+        self, socket: web.WebSocketResponse, pod: FakePod, words: list[str], stdin: bool
+    ) -> None:
         init = pod.init
         assert init is not None
         environment = dict(
@@ -146,27 +225,48 @@ class FakeCluster:
             if "=" in one
         )
         process = await asyncio.create_subprocess_exec(
-            "nsenter", "--target", str(init), "--pid", "--mount", "--uts", "--", *words,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, env=environment,
+            "nsenter", "--target", str(init), "--pid", "--mount", "--uts", "--root", "--", *words,
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment,
         )  # fmt: skip
+        hearing = asyncio.ensure_future(_hear(socket, process)) if stdin else None
         sent = 0
 
         async def copy(stream: asyncio.StreamReader, channel: bytes) -> None:
             nonlocal sent
             while data := await stream.read(1 << 15):
-                await socket.send_bytes(channel + data)
+                # A command of which nobody hears any more goes on.
+                with contextlib.suppress(ConnectionError):
+                    await socket.send_bytes(channel + data)
                 sent += len(data) if channel == b"\x01" else 0
                 if self.breaks_after is not None and sent > self.breaks_after:
-                    raise ConnectionResetError
+                    raise _BrokenOff
 
         assert process.stdout is not None and process.stderr is not None
         try:
             await asyncio.gather(copy(process.stdout, b"\x01"), copy(process.stderr, b"\x02"))
-        except ConnectionResetError:
+        except _BrokenOff:
             process.kill()
             return
-        await socket.send_bytes(b"\x03" + json.dumps(_ending(await process.wait())).encode())
+        with contextlib.suppress(ConnectionError):
+            await socket.send_bytes(b"\x03" + json.dumps(_ending(await process.wait())).encode())
+        if hearing is not None:
+            hearing.cancel()
+
+
+class _BrokenOff(Exception):
+    """The way to the client is cut, as a test asks for it."""
+
+
+async def _hear(socket: web.WebSocketResponse, process: asyncio.subprocess.Process) -> None:
+    """Hands on what the client sends; its end is the end of the command's input."""
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):
+        async for message in socket:
+            if message.data[:1] == b"\x00":
+                process.stdin.write(message.data[1:])
+                await process.stdin.drain()
+    process.stdin.close()
 
 
 def _check(request: web.Request, status: int) -> None:
@@ -207,9 +307,11 @@ def fake_cluster(folder: Path) -> Iterator[FakeCluster]:
 
     def serve() -> None:
         asyncio.set_event_loop(loop)
-        app = web.Application()
+        app = web.Application(client_max_size=16 << 20)
         pods = "/api/v1/namespaces/{namespace}/pods"
         app.router.add_get(pods, cluster._list)
+        app.router.add_post(pods, cluster._create)
+        app.router.add_delete(pods + "/{pod}", cluster._delete)
         app.router.add_get(pods + "/{pod}/exec", cluster._exec)
         runner = web.AppRunner(app)
         loop.run_until_complete(runner.setup())

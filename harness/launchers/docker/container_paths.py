@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
+from hanglab.harness.launchers.nodes.processes import NodePaths
 from hanglab.recorder.system import procfs
 
 CASE: Final = "/case"
@@ -13,8 +15,7 @@ SHARED: Final = "/run/hanglab"
 LINK: Final = f"{SHARED}/link"
 #: TMPDIR of the ranks, and the recorder's runtime folder.
 TEMPORARY: Final = "/tmp/hanglab"
-DUMPS: Final = f"{LOG}/timeout_dump_rank"
-PIPES: Final = f"{TEMPORARY}/dump_rank"
+NODE: Final = NodePaths(Path(CASE), Path(LOG), Path(TEMPORARY))
 #: Holds the folder ``hanglab`` where the code of a checkout stands in for the image's.
 SOURCE: Final = "/opt/hanglab-source"
 

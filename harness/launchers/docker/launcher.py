@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.docker import errors
@@ -16,7 +17,8 @@ from hanglab.harness.launchers.docker.image import find_image, image_name
 from hanglab.harness.launchers.docker.job import ContainerJob
 from hanglab.harness.launchers.docker.reaping import reap
 from hanglab.harness.launchers.nodes.placement import placed
-from hanglab.harness.launchers.protocol import JobPlan, LaunchError
+from hanglab.harness.launchers.nodes.running_jobs import RunningJobs
+from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.client import new_runtime_dir
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class DockerLauncher:
     def __init__(self) -> None:
         self._client: DockerClient | None = None
         self._image: str | None = None
-        self._jobs: set[ContainerJob] = set()
+        self._jobs = RunningJobs[ContainerJob]()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -51,33 +53,18 @@ class DockerLauncher:
         for tries in range(_TRIES):
             job = self._new_job(client, plan)
             try:
-                job.begin(image_id)
+                return self._jobs.start(job, partial(job.begin, image_id))
             except errors.ContainerNameTaken:
-                job.end()
                 if tries == _TRIES - 1:
                     raise
-            except BaseException as error:  # Ctrl-C, too: nobody else could end the job
-                _end_after(error, job)
-                raise
-            else:
-                with self._lock:
-                    self._jobs = {one for one in self._jobs if not one.over} | {job}
-                return job
         raise AssertionError("the last try returns or raises")
 
     def close(self) -> None:
-        with self._lock:
-            jobs, self._jobs = list(self._jobs), set()
-        failures: list[LaunchError] = []
-        for job in jobs:
-            try:
-                job.end()
-            except LaunchError as error:
-                failures.append(error)
-        if self._client is not None:
-            self._client.close()
-        if failures:
-            raise failures[0]
+        try:
+            self._jobs.end()
+        finally:
+            if self._client is not None:
+                self._client.close()
 
     def _connected(self) -> tuple[DockerClient, str]:
         """The daemon, which holds nothing of dead jobs any more, and the image."""
@@ -100,12 +87,3 @@ class DockerLauncher:
             raise
         label = new_label(plan)
         return ContainerJob(client, plan, label, new_runtime_dir(), settings, user_of_containers())
-
-
-def _end_after(error: BaseException, job: ContainerJob) -> None:
-    """Ends a job that failed to start; the first error is the one to tell."""
-    try:
-        job.end()
-    except LaunchError as further:
-        if not isinstance(error, (LaunchError, OSError)):
-            raise further from error

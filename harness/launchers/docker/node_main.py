@@ -14,16 +14,11 @@ import json
 import os
 import socket
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from hanglab.harness.launchers.docker import container_paths
-from hanglab.harness.launchers.nodes.processes import NodePaths, NodeProcesses
+from hanglab.harness.launchers.nodes.processes import NodeProcesses
 from hanglab.harness.launchers.supervision.channel import MessageChannel
-
-_PATHS = NodePaths(
-    Path(container_paths.CASE), Path(container_paths.LOG), Path(container_paths.TEMPORARY)
-)
 
 
 class ContainerProcesses(NodeProcesses):
@@ -50,7 +45,7 @@ def main() -> None:
     link = MessageChannel(end)
     link.send({"event": "hello", "node": order["number"]})
     try:
-        ContainerProcesses(order, link, _PATHS).run()
+        ContainerProcesses(order, link, container_paths.NODE).run()
     except OSError as error:
         link.send({"event": "failed", "error": f"{error.strerror or error}: {error.filename}"})
         raise

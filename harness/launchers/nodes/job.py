@@ -14,9 +14,8 @@ from hanglab.harness.launchers.supervision.channel import Message
 
 #: Between two looks at nodes that should have said something.
 LOOK_S = 0.5
-#: For a node to end its ranks, and then for its agent to finish.
+#: For a node to end its ranks.
 _END_S = 8.0
-_LEAVE_S = 22.0
 
 
 class NodesJob:
@@ -29,6 +28,8 @@ class NodesJob:
     #: Why a node is gone whose channel has come to its end.
     lost_because = "the node is gone"
     injects = False
+    #: Seconds for an agent to finish, and for what its node does after that.
+    leave_s = 22.0
 
     def __init__(self, plan: JobPlan, blocks: Sequence[tuple[int, ...]]) -> None:
         """``blocks`` are the ranks of each node."""
@@ -195,7 +196,7 @@ class NodesJob:
             told = self._ended.keys() - self.gone
             self.leaving |= told
         asked = {n for n in told if self.send(n, {"command": "leave"})}
-        self._wait(lambda: asked - self.gone, _LEAVE_S)
+        self._wait(lambda: asked - self.gone, self.leave_s)
 
     def _wait(self, missing: Callable[[], set[int]], seconds: float) -> None:
         """Until no node is missing any more but those that are paused, or the time is over."""

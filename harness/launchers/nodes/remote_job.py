@@ -23,6 +23,10 @@ from hanglab.harness.launchers.supervision.channel import Message
 _READY_S = 180.0
 
 
+#: Called with a node's number and what it says, or None at its end; from a thread of its own.
+Taken = Callable[[int, Message | None], None]
+
+
 class NodeLinks(Protocol):
     """Channels to hanglab's processes on nodes."""
 
@@ -65,7 +69,7 @@ class RemoteJob(NodesJob):
     # Starting.
 
     def task(self, number: int, folders: dict[str, str]) -> Message:
-        """What a node has to do; ``folders``: case, log, temporary and folder, as it sees them."""
+        """Order for a node; ``folders``: case, log, temporary and folder, as it sees them."""
         plan = self.plan
         own = [fault for fault in plan.faults if strikes_in(fault, plan.faulty)]
         faults = [(n, one) for n, one in enumerate(own) if one.rank in self.blocks[number]]

@@ -8,16 +8,15 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
+from hanglab.harness.launchers.nodes.remote_job import Taken
 from hanglab.harness.launchers.slurm.commands import command_of, own_environment
 from hanglab.harness.launchers.slurm.errors import NodeFailed
 from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 
-#: Called with a node's number and what it says, or None at its end; from a thread of its own.
-Taken = Callable[[int, Message | None], None]
 #: Lines that say only that something has ended, and what Slurm puts before all others.
 _EXITED = re.compile(r"Exited with exit code|Terminated|Job step aborted|Force Terminated")
 _PREFIX = re.compile(r"^(srun|slurmstepd[^:]*): (error: )?")

@@ -1,0 +1,1 @@
+"""Jobs whose nodes are pods, made for them and removed with them."""
