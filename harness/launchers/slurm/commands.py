@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hanglab.harness.launchers.protocol import LaunchError
 from hanglab.harness.launchers.slurm.errors import NoController, NoSlurm, NotSubmitted
@@ -18,6 +18,9 @@ _AWAY = re.compile(
     r"|connection refused|unable to establish (control|controller)|unable to connect|munge",
     re.IGNORECASE,
 )
+#: Lines that say only that something has ended, and what Slurm puts before all others.
+_EXITED = re.compile(r"Exited with exit code|Terminated|Job step aborted|Force Terminated")
+_PREFIX = re.compile(r"^(srun|slurmstepd[^:]*): (error: )?")
 #: What Slurm sets in its own jobs: to an srun or sbatch of ours it would be options.
 _INHERITED = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
 
@@ -62,6 +65,23 @@ def said(stderr: str, name: str) -> str:
     errors = [prefix.sub("", line) for line in lines if prefix.match(line)]
     words = [line for line in errors if "Batch job submission failed" not in line] or errors
     return (words[0] if words else (lines[-1] if lines else "")).rstrip(".")
+
+
+def step_command(job: str, node: str, words: Sequence[str]) -> list[str]:
+    """A command that runs another as a step of a job, on one of its nodes.
+
+    Its input and output are the other's.  Raises NoSlurm.
+    """
+    options = ["--jobid", job, "--nodelist", node, "--nodes=1", "--ntasks=1", "--overlap"]
+    options += ["--unbuffered", "--export=ALL", "--job-name=hanglab-node", "--input=all"]
+    return [command_of("srun"), *options, *words]
+
+
+def said_by_step(stderr: bytes) -> str:
+    """The last that such a command, or what ran there, said of an error."""
+    lines = [line.strip() for line in stderr[-4096:].decode(errors="replace").splitlines()]
+    told = [line for line in lines if line and not _EXITED.search(line)]
+    return _PREFIX.sub("", told[-1]).rstrip(".") if told else ""
 
 
 def own_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -6,20 +6,18 @@ import os
 import secrets
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from hanglab.harness.launchers.nodes.job import LOOK_S
 from hanglab.harness.launchers.nodes.remote_job import RemoteJob
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError
 from hanglab.harness.launchers.slurm import submission
 from hanglab.harness.launchers.slurm.environment import meeting_point, node_environment
 from hanglab.harness.launchers.slurm.errors import NodeFailed, NotShared
 from hanglab.harness.launchers.slurm.links import StepLinks
-from hanglab.harness.launchers.slurm.queue import await_start, record_of
+from hanglab.harness.launchers.slurm.queue import await_start, record_at_end, record_of
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import Clock, SchedulerRecord
@@ -29,7 +27,6 @@ from hanglab.recorder.case.writer import clock, write
 _BEAT_S = 1.0
 #: For Slurm to note how a job has ended that it ended.
 _NOTED_S = 10.0
-_RUNNING = ("RUNNING", "COMPLETING")
 
 
 class SlurmJob(RemoteJob):
@@ -139,17 +136,9 @@ class SlurmJob(RemoteJob):
         if self._number is None or self.recording is None:
             return
         ended = bool(self._asked_to_end or self._lost)
-        until = time.monotonic() + (_NOTED_S if ended else 0)
         if ended:
             self._let_keeper_go()
-        self._scheduler = record_of(self._number)
-        while (
-            self._scheduler is not None
-            and self._scheduler.state in _RUNNING
-            and time.monotonic() < until
-        ):
-            time.sleep(LOOK_S)
-            self._scheduler = record_of(self._number)
+        self._scheduler = record_at_end(self._number, _NOTED_S if ended else 0.0)
 
     def _let_keeper_go(self) -> None:
         self._beating.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import tempfile
@@ -13,13 +12,10 @@ from contextlib import suppress
 from typing import IO
 
 from hanglab.harness.launchers.nodes.remote_job import Taken
-from hanglab.harness.launchers.slurm.commands import command_of, own_environment
+from hanglab.harness.launchers.slurm.commands import own_environment, said_by_step, step_command
 from hanglab.harness.launchers.slurm.errors import NodeFailed
 from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 
-#: Lines that say only that something has ended, and what Slurm puts before all others.
-_EXITED = re.compile(r"Exited with exit code|Terminated|Job step aborted|Force Terminated")
-_PREFIX = re.compile(r"^(srun|slurmstepd[^:]*): (error: )?")
 #: For an srun whose node has ended, or was told to.
 _END_S = 20.0
 
@@ -41,13 +37,11 @@ class StepLinks:
     def start(self, number: int, job: str, node: str, command: Sequence[str]) -> None:
         """Runs a command as a step on one node.  Raises NodeFailed, NoSlurm."""
         near, far = socket.socketpair()
-        options = ["--jobid", job, "--nodelist", node, "--nodes=1", "--ntasks=1", "--overlap"]
-        options += ["--unbuffered", "--export=ALL", "--job-name=hanglab-node", "--input=all"]
         with far:
             self._words[number] = tempfile.TemporaryFile()
             try:
                 self._steps[number] = subprocess.Popen(
-                    [command_of("srun"), *options, *command],
+                    step_command(job, node, command),
                     env=own_environment(),
                     stdin=far.fileno(),
                     stdout=far.fileno(),
@@ -81,9 +75,7 @@ class StepLinks:
         """The last that a node's srun, or what ran there, said of an error."""
         file = self._words[number]
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-        told = [line for line in lines if line and not _EXITED.search(line)]
-        return _PREFIX.sub("", told[-1]).rstrip(".") if told else ""
+        return said_by_step(file.read())
 
     def close(self) -> None:
         """Lets go of all nodes, which then end; waits for that."""

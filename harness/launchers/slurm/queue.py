@@ -20,6 +20,9 @@ _WAIT_S = 600.0
 #: Between two looks at a job that waits: a controller serves many.
 _FIRST_LOOK_S = 0.1
 _LOOK_S = 2.0
+#: Between two looks at one that ends.
+_NOTED_LOOK_S = 0.5
+_RUNNING = ("RUNNING", "COMPLETING")
 #: Reasons that no waiting mends, as squeue names them.
 _FINAL = re.compile(
     r"PartitionDown|PartitionInactive|PartitionNodeLimit|PartitionTimeLimit|BadConstraints"
@@ -59,6 +62,16 @@ def _limit_s() -> float:
     return _WAIT_S
 
 
+def record_at_end(job: str, seconds: float) -> SchedulerRecord | None:
+    """Record of a job that is being ended, once its end is noted or that many have passed."""
+    until = time.monotonic() + seconds
+    while True:
+        record = record_of(job)
+        if record is None or record.state not in _RUNNING or time.monotonic() >= until:
+            return record
+        time.sleep(_NOTED_LOOK_S)
+
+
 def record_of(job: str) -> SchedulerRecord | None:
     """Record of a job, which Slurm keeps for some minutes after its end; None without one.
 
@@ -70,11 +83,14 @@ def record_of(job: str) -> SchedulerRecord | None:
         return None
     found = dict(re.findall(r"(?<!\S)(\w+)=(\S*)", said))
     restarts = found.get("Restarts", "")
+    state = found.get("JobState", "")
+    if (state, found.get("Reason")) == ("COMPLETING", "TimeLimit"):
+        state = "TIMEOUT"  # as it is called once all its processes have ended
     return SchedulerRecord(
         at=clock(),
         name="slurm",
         job=job,
-        state=found.get("JobState", ""),
+        state=state,
         reason="" if found.get("Reason") in (None, "None") else found["Reason"],
         restarts=int(restarts) if restarts.isdecimal() else 0,
     )
