@@ -82,6 +82,8 @@ class SlurmCluster:
         self._kill_wait_s = kill_wait_s
         self._ending = ExitStack()
         self.configuration = folder / "slurm.conf"
+        #: A folder of which the second node sees one of its own, where that can be had.
+        self.unshared: Path | None = None
         self.environment = {
             **os.environ, "SLURM_CONF": str(self.configuration), "PATH": _path(),
         }  # fmt: skip
@@ -135,7 +137,8 @@ class SlurmCluster:
         self._start_munge()
         self._daemon("slurmctld", "-D", "-c")
         for node in NODES:
-            self._daemon("slurmd", "-D", "-c", "-N", node)
+            own_view = self._second_view() if node == NODES[1] else []
+            self._daemon(*own_view, "slurmd", "-D", "-c", "-N", node)
         until = time.monotonic() + _READY_S
         while not self._ready():
             if time.monotonic() > until:
@@ -154,6 +157,19 @@ class SlurmCluster:
             if time.monotonic() > until:
                 raise ClusterFailed(f"munged was not ready in {_READY_S:g} s:\n{self._words()}")
             time.sleep(0.02)
+
+    def _second_view(self) -> list[str]:
+        """Words before a command to which ``unshared`` is another folder."""
+        unshared = self._folder / "unshared"
+        unshared.mkdir()
+        words = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+        words.append(str(unshared))
+        try:
+            subprocess.run([*words, "true"], check=True, capture_output=True, timeout=60)
+        except (OSError, subprocess.SubprocessError):
+            return []
+        self.unshared = unshared
+        return words
 
     def _daemon(self, *command: str) -> None:
         """Starts what the kernel ends should this process be killed."""

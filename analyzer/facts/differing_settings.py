@@ -12,7 +12,8 @@ from hanglab.analyzer.verdict import Evidence
 #: Names of the environment that are each rank's or each host's own.
 _OWN = frozenset(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES",
-     "NCCL_HOSTID", "NCCL_RAS_ADDR", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RESTART_COUNT"}
+     "NCCL_HOSTID", "NCCL_RAS_ADDR", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RESTART_COUNT",
+     "SLURM_JOB_ID", "SLURM_STEP_ID"}
 )  # fmt: skip
 
 

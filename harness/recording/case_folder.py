@@ -17,6 +17,8 @@ _ADVICE = "Name a new or empty folder with --out, or leave --out out."
 
 def check_folder(path: Path) -> None:
     """Raises UsageError if something lies there already, before anything is started."""
+    if is_of_earlier_attempt(path):
+        return
     try:
         if path.is_dir():
             with os.scandir(path) as entries:
@@ -26,6 +28,20 @@ def check_folder(path: Path) -> None:
             raise UsageError(f"{path} is a file, not a folder.", _ADVICE)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", _ADVICE) from error
+
+
+def is_of_earlier_attempt(path: Path) -> bool:
+    """True if it is the Case of this job of Slurm's, from before Slurm began the job anew."""
+    from hanglab.recorder.case import evidence_files as files
+    from hanglab.recorder.case.reader import CaseReader
+
+    job = os.environ.get("SLURM_JOB_ID")
+    if not job or int(os.environ.get("SLURM_RESTART_COUNT") or 0) < 1:
+        return False
+    with contextlib.suppress(OSError):
+        before = CaseReader(path).read(files.SCHEDULER)
+        return before is not None and (before.name, before.job) == ("slurm", job)
+    return False
 
 
 #: Bytes that a rank's progress and what goes with it take, roughly.
@@ -72,6 +88,8 @@ def claim_folder(path: Path) -> Path:
     """The folder, for this recording alone.  Raises OSError, and UsageError if another has it."""
     from hanglab.recorder.case import folders
 
+    if is_of_earlier_attempt(path):
+        return path
     make_folder(path)
     try:
         folders.claim(path)

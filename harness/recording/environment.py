@@ -21,6 +21,8 @@ def recorded_environment(
     """
     from hanglab.recorder.rank import OWNER, hook_dir
     from hanglab.recorder.rank.flight_recorder_switches import switches
+    from hanglab.recorder.rank.other_host import HOST
+    from hanglab.recorder.system.host_name import host_name
 
     environment = {name: value for name, value in caller.items() if name != OWNER}
     environment.update(switches(environment, runtime, host))
@@ -30,6 +32,7 @@ def recorded_environment(
     environment["PYTHONPATH"] = hook if not path else hook + os.pathsep + path
     environment["HANGLAB_CASE"] = str(case)
     environment["HANGLAB_RUNTIME"] = str(runtime)
+    environment[HOST] = host_name()
     return environment
 
 

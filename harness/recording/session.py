@@ -27,6 +27,8 @@ from hanglab.harness.launchers.supervision.descendants import (
 from hanglab.harness.recording import environment, relay
 from hanglab.harness.recording.command import RecordedCommand
 from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
+from hanglab.harness.recording.joint_agents import JointAgents
+from hanglab.harness.recording.other_nodes import OtherNodes, attempt_options
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.host_name import host_name
 from hanglab.recorder.system.socket_folders import Runtime
@@ -81,7 +83,7 @@ class RecordingSession:
         self._runtime = self._folder.path
         #: File of what hanglab itself wrote where the job's standard error goes.
         self._own_words: Path | None = None
-        self._agent: Agent | None = None
+        self._agent: Agent | JointAgents | None = None
         self._signals: deque[int] = deque()
         self._interrupted = False
         self._ended_it = False
@@ -112,6 +114,14 @@ class RecordingSession:
             streams.close()
             try:
                 self._tell_tree()
+                self._nodes = OtherNodes(
+                    self._request.case,
+                    host.name,
+                    self._command.pid,
+                    self._request.hang_after_s,
+                    self._runtime,
+                    [*dump_options(os.environ), *attempt_options()],
+                )
                 self._watch()
                 return self._finish()
             finally:
@@ -131,6 +141,7 @@ class RecordingSession:
 
     def _start_agent(self, streams: relay.Streams) -> None:
         options = dump_options(self._environment)
+        options += attempt_options()
         if streams.tail is not None:
             options += ["--stderr", str(streams.tail), "--stderr-from", str(streams.start)]
             if streams.relay is None:  # hanglab's own words go into the same file
@@ -151,7 +162,7 @@ class RecordingSession:
             self._lose_agent(f"it cannot be started: {error.strerror}")
 
     def _tell_tree(self) -> None:
-        if self._agent is not None:
+        if isinstance(self._agent, Agent):
             self._agent.seek_below(os.getpid())
 
     def _lose_agent(self, reason: str) -> None:
@@ -178,6 +189,8 @@ class RecordingSession:
             readable(self._woken, timeout=_PACE_S)
             self._woken.drain()
             self._collect()
+            if self._agent is not None:
+                self._agent = self._nodes.look(self._agent)
             while self._signals:
                 self._pass_on(self._signals.popleft())
             if self._captured():
@@ -245,18 +258,24 @@ class RecordingSession:
     def _end_away(self) -> None:
         """Ranks that a service has started; the command, which knows it, is asked first."""
         ranks = list(self._agent.pids.values()) if self._agent is not None else []
-        if not ranks_away(self._request.case, ranks):
+        elsewhere = isinstance(self._agent, JointAgents) and self._agent.ranks_elsewhere
+        if not ranks_away(self._request.case, ranks) and not elsewhere:
             return
         self._command.signal(signal.SIGTERM)
         until = time.monotonic() + _LAUNCHER_S
         while not self._command.poll() and time.monotonic() < until:
             readable(self._woken, timeout=_PACE_S)
             self._woken.drain()
+        if isinstance(self._agent, JointAgents):
+            try:
+                self._nodes.end_ranks(self._agent)
+            except AgentDied as error:
+                self._lose_agent(str(error))
         kill_away(ranks_away(self._request.case, ranks))
 
     def _own_children(self) -> list[int]:
-        own = [self._relay, self._agent.pid if self._agent is not None else None]
-        return [pid for pid in own if pid is not None]
+        own = self._agent.processes if self._agent is not None else []
+        return [*own, self._relay] if self._relay is not None else own
 
     def _reaped(self, pid: int, status: int) -> None:
         self._seen.add(pid)
@@ -326,15 +345,16 @@ class RecordingSession:
 
     def _suspend(self) -> None:
         """Ctrl-Z stops the job with hanglab; the agent must not take that for a hang."""
-        if self._agent is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._agent.pid, signal.SIGSTOP)
+        self._signal_agent(signal.SIGSTOP)
         self._command.signal_group(signal.SIGTSTP)
         os.kill(os.getpid(), signal.SIGSTOP)
         self._command.signal_group(signal.SIGCONT)
-        if self._agent is not None:
+        self._signal_agent(signal.SIGCONT)
+
+    def _signal_agent(self, number: int) -> None:
+        for pid in self._agent.processes if self._agent is not None else []:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._agent.pid, signal.SIGCONT)
+                os.kill(pid, number)
 
     # The end.
 

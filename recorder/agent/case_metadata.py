@@ -38,7 +38,7 @@ class CaseMetadata:
         self._capture = capture
         #: Standard error of the whole job, and the byte at which it begins there.
         self._stderr = stderr
-        self._several = several
+        self.several = several
 
     def write_host(self) -> None:
         uname = os.uname()
@@ -51,7 +51,7 @@ class CaseMetadata:
             self._capture.miss(files.HOST.name, str(error.strerror))
 
     def write_job(self, job: JobRecord) -> None:
-        if self._several:
+        if self.several:
             return
         try:
             write(self._case, files.JOB, job)
@@ -79,7 +79,7 @@ class CaseMetadata:
     def write_manifest(self, ranks: list[WatchedRank]) -> list[str]:
         """Problems met while it was gathered."""
         self._write_stderr()
-        if self._several:
+        if self.several:
             return []
         try:
             write_manifest(self._case, "hanglab", self.absent(ranks))

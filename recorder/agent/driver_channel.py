@@ -2,7 +2,7 @@
 
 Commands on standard input::
 
-    {"command": "capture", "kind": "deadline|request|interrupt|exit", "detail": "..."}
+    {"command": "capture", "kind": "deadline|request|interrupt|exit|...", "detail": "..."}
     {"command": "exited", "rank": 1, "attempt": 0, "code": 1, "signal": null,
      "by_recorder": false, "stderr": "/path/to/log"}
     {"command": "tree", "pid": 4711}
@@ -10,6 +10,8 @@ Commands on standard input::
     {"command": "status"}
     {"command": "interrupted"}
     {"command": "ending"}
+    {"command": "several"}
+    {"command": "forget"}
     {"command": "failure", "detail": "rank 3 ended with code 1"}
     {"command": "finish", "ended_by_recorder": true}
 
@@ -18,11 +20,14 @@ register; from then on the agent finds out for itself how ranks ended.
 ``adopt`` names a rank that nobody has recorded so far.
 ``interrupted`` says that the job is being sent a signal that asks it to end.
 ``ending`` says that whatever ends from now on is ended by hanglab.
+``several`` says that from now on the job has agents on other hosts, too.
+``forget`` drops the capture: what looked like a hang was none.
 ``failure`` tells of a rank on another host.
 
 Events on standard output::
 
-    {"event": "ready"}
+    {"event": "ready", "host": "n1"}
+    {"event": "not_shared"}
     {"event": "rank", "rank": 1, "attempt": 0, "pid": 4711}
     {"event": "captured", "trigger": {...}, "seconds": 0.4}
     {"event": "status", "moved": false, "quiet_s": 31.5}
@@ -30,6 +35,8 @@ Events on standard output::
     {"event": "stuck"}
     {"event": "due", "kind": "no_progress", "detail": "", "quiet_s": 1.6}
     {"event": "undue"}
+    {"event": "alive", "ranks": 2}
+    {"event": "asked_to_end"}
     {"event": "finished", "problems": [...], "absent": [...]}
 
 Each also has ``wall_ns``, the clock of this host.
@@ -37,9 +44,11 @@ Each also has ``wall_ns``, the clock of this host.
 ``stuck``: after a capture for another reason nothing has moved for as long as
 counts as a hang.  Where a job has an agent on each of several hosts, none of them
 captures unasked: ``due`` says that this one would, ``undue`` that it would no
-longer; job.json and the manifest are left to whoever commands them, who is told
-what is absent.  The end of standard input is ``finish``.  Whatever goes wrong,
-an event follows.
+longer, ``alive`` how many ranks run here; ``resumed`` then drops nothing unless ``forget`` follows.
+job.json and the manifest are left to whoever commands them, who is told
+what is absent.  ``not_shared`` is the last word of one that does not see the Case.
+``asked_to_end``: it was sent SIGTERM, as a scheduler sends to all of a job, and goes on.
+The end of standard input is ``finish``.  Whatever goes wrong, an event follows.
 """
 
 from __future__ import annotations
@@ -47,7 +56,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -55,12 +64,7 @@ from hanglab.recorder.case.records import TriggerKind
 from hanglab.recorder.case.undecodable_text import encode_json
 
 #: Kinds of captures that may be asked for.
-KINDS: dict[str, TriggerKind] = {
-    "deadline": "deadline",
-    "request": "request",
-    "interrupt": "interrupt",
-    "exit": "exit",
-}
+KINDS: dict[str, TriggerKind] = {kind: kind for kind in get_args(TriggerKind)}
 
 
 class Command(msgspec.Struct):

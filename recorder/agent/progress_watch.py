@@ -56,11 +56,11 @@ class Watcher:
         host_folder: Path,
         runtime: Path,
         hang_after: float,
-        elsewhere: RemoteRanks | None = None,
+        first_attempt: int = 0,
     ) -> None:
-        """``elsewhere`` are the job's ranks on other hosts: it rests when they do as well."""
         self._host_folder = host_folder
-        self._elsewhere = elsewhere
+        self._first_attempt = first_attempt
+        self._elsewhere: RemoteRanks | None = None
         self._runtime = runtime
         self._hang_after = hang_after
         self.ranks: list[WatchedRank] = []
@@ -88,9 +88,14 @@ class Watcher:
             return True
         return any(rank.begun for rank in self.ranks)
 
+    def see_others(self, elsewhere: RemoteRanks) -> None:
+        """Watch the job's ranks on other hosts, too: it rests when they do as well."""
+        self._elsewhere = elsewhere
+
     def discover(self) -> list[WatchedRank]:
         """Ranks that have registered since the last call.  A later attempt replaces an earlier."""
-        new = find_ranks(self._host_folder, {rank.folder for rank in self.ranks})
+        known = {rank.folder for rank in self.ranks}
+        new = find_ranks(self._host_folder, known, self._first_attempt)
         if new:
             self.ranks += new
             self.quiet_s = 0.0

@@ -64,8 +64,14 @@ class Session:
         slow_factor: float | None = None,
         standalone: StandaloneAgent | None = None,
         several: bool = False,
+        unaided: bool = False,
+        first_attempt: int = 0,
     ) -> None:
-        """``several``: the job has agents on other hosts too, and one who commands them all."""
+        """``several``: the job has agents on other hosts too, and one who commands them all.
+
+        ``unaided``: nobody tells how ranks ended.  Attempts before ``first_attempt`` are of a job
+        that was recorded into the same Case before.
+        """
         self._case = case
         self._runtime = runtime
         self._several = several
@@ -80,8 +86,11 @@ class Session:
         self._control = CaptureSocket(runtime)
         self._rank_ends = RankEnds(runtime, miss)
         self._unregistered: UnregisteredRanks | None = None
-        elsewhere = RemoteRanks(own.parent, own.name) if several else None
-        self._watcher = Watcher(own, runtime, hang_after, elsewhere)
+        self._watcher = Watcher(own, runtime, hang_after, first_attempt)
+        if several:
+            self._watcher.see_others(RemoteRanks(own.parent, own.name))
+        if first_attempt:
+            snapshots.forget(own, Scope.HOST)
         self._host = HostSampler(own, runtime, miss)
         self._host_folder = own
         self._slow_factor = slow_factor
@@ -96,7 +105,11 @@ class Session:
         self._asked: tuple[float, str] | None = None
         self._channel = DriverChannel(listening=standalone is None)
         #: Whether nobody tells how ranks ended.
-        self._unaided = standalone is not None
+        self._unaided = unaided or standalone is not None
+        #: Ranks that run, as last told.
+        self._told_alive = -1
+        #: Whether somebody has asked this process to end, and whether that was told.
+        self._asked_to_end = self._told_asked = False
         self._finishing = False
 
     def run(self) -> None:
@@ -111,7 +124,7 @@ class Session:
             self._capture.miss,
             self._slow_factor,
         )
-        self._tell("ready")
+        self._tell("ready", host=self._host_folder.name)
         socket_folders.sweep()
         next_look = time.monotonic()
         while not self._finishing and not self._channel.over:
@@ -143,6 +156,7 @@ class Session:
             self._rank_ends.notice(watcher.ranks)
         if self._asked is not None:
             self._serve(*self._asked)
+        self._tell_of_ranks()
         if self._captured:
             self._look_after_capture()
             return
@@ -160,7 +174,7 @@ class Session:
             self._rank_ends.watch.read(self._watcher.ranks)
             self._rank_ends.notice(self._watcher.ranks, last=True)
             failure = self._rank_ends.failure
-            if failure is not None and not self._captured and not self._several:
+            if failure is not None and not self._captured:
                 self._take("exit", failure[1])
         except Exception as error:
             self._capture.miss("watch", f"{type(error).__name__}: {error}")
@@ -197,6 +211,20 @@ class Session:
         elif watcher.hung():
             return "no_progress", ""
         return None
+
+    def ask_to_end(self) -> None:
+        """Somebody wants this process to end, and with it the ranks; for a signal handler."""
+        self._asked_to_end = True
+
+    def _tell_of_ranks(self) -> None:
+        """Tell whoever commands several agents how many ranks run here."""
+        alive = len(self._watcher.alive)
+        if self._several and alive != self._told_alive:
+            self._told_alive = alive
+            self._tell("alive", ranks=alive)
+        if self._asked_to_end and not self._told_asked:
+            self._told_asked = True
+            self._tell("asked_to_end")
 
     def _say_due(self, due: tuple[TriggerKind, str] | None) -> None:
         if due == self._due:
@@ -261,7 +289,7 @@ class Session:
         what = self._after_capture.look(self._watcher, trigger.kind, failed)
         if what == "resumed" and self._job.interrupted is not None:
             return  # it tidies up
-        if what == "resumed":
+        if what == "resumed" and not self._several:
             self._forget_capture()
         if what:
             self._tell(what)
@@ -312,6 +340,10 @@ class Session:
             self._job.interrupted = self._job.interrupted or clock()
         elif command.command == "ending":
             self._rank_ends.ending = True
+        elif command.command == "several":
+            self._join_others()
+        elif command.command == "forget":
+            self._forget_capture()
         elif command.command == "failure":
             self._rank_ends.failed(command.detail)
         elif command.command == "finish":
@@ -319,6 +351,11 @@ class Session:
             self._finishing = True
         else:
             self._channel.complain(f"unknown command {command.command!r}")
+
+    def _join_others(self) -> None:
+        if not self._several:
+            self._several = self._metadata.several = True
+            self._watcher.see_others(RemoteRanks(self._host_folder.parent, self._host_folder.name))
 
     def _adopt(self, command: Command) -> None:
         found = FoundRank(
@@ -376,6 +413,8 @@ class Session:
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()
+        if self._channel.over and self._unregistered is not None:
+            self._metadata.several = False  # whoever would have written for all is gone
         self._metadata.write_job(self._job)
         problems = self._metadata.write_manifest(ranks)
         self._watcher.close()

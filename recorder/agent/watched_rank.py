@@ -219,7 +219,7 @@ class WatchedRank:
         return self.counters is not None and self.counters.polling
 
 
-def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:
+def find_ranks(host_folder: Path, known: set[Path], first_attempt: int = 0) -> list[WatchedRank]:
     """Ranks that have registered since, each with a complete process.json."""
     found = []
     try:
@@ -228,7 +228,8 @@ def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:
         return []
     for entry in entries:
         folder = Path(entry.path)
-        if folder in known or folders.parse_rank_folder(entry.name) is None:
+        number = folders.parse_rank_folder(entry.name)
+        if folder in known or number is None or number[1] < first_attempt:
             continue
         try:
             data = (folder / files.PROCESS.name).read_bytes()

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from hanglab.recorder.rank.group_joining import RANK_NAMES
-from hanglab.recorder.rank.rank_recognition import is_launcher
+from hanglab.recorder.rank.rank_recognition import attempt_of, is_launcher
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.stacks import NoStacks, spawn_number
 
@@ -75,7 +75,7 @@ def by_environment(pid: int) -> FoundRank | None:
                 int(environment[rank]),
                 _number(environment.get(size)),
                 _number(environment.get("LOCAL_RANK")),
-                _number(environment.get("TORCHELASTIC_RESTART_COUNT")) or 0,
+                attempt_of(environment),
                 environment.get("HANGLAB_CASE", ""),
                 environment.get("HANGLAB_RUNTIME", ""),
             )

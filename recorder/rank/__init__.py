@@ -60,9 +60,10 @@ def start_from_environment() -> None:
 
     That is now where ``RANK`` says so, else when it initialises torch.distributed.
     """
-    from hanglab.recorder.rank.rank_recognition import is_rank, may_join
+    from hanglab.recorder.rank.rank_recognition import attempt_of, is_rank, may_join
 
     environment = os.environ
+    _enter_host()
     _watch_branches()
     if not is_rank(environment):
         if may_join(environment):
@@ -70,7 +71,7 @@ def start_from_environment() -> None:
         return
     number = {
         name: int(value)
-        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if (value := environment.get(name, "")).isdecimal()
     }
     start(
@@ -78,8 +79,20 @@ def start_from_environment() -> None:
         rank=number["RANK"],
         world_size=number.get("WORLD_SIZE"),
         local_rank=number.get("LOCAL_RANK"),
-        attempt=number.get("TORCHELASTIC_RESTART_COUNT", 0),
+        attempt=attempt_of(environment),
     )
+
+
+def _enter_host() -> None:
+    """Before anything is written: on another host than the recording's the folders are others."""
+    if not os.environ.get("HANGLAB_HOST"):
+        return
+    try:
+        from hanglab.recorder.rank.other_host import enter_host
+
+        enter_host(os.environ)
+    except Exception as error:
+        _complain(error)
 
 
 def _watch_branches() -> None:
@@ -113,10 +126,10 @@ def _start_when_joining() -> None:
     if _waiting:
         return
     from hanglab.recorder.rank.group_joining import JoinWatch
+    from hanglab.recorder.rank.rank_recognition import attempt_of
 
     def joining(rank: int, world_size: int | None) -> None:
         local_rank = os.environ.get("LOCAL_RANK", "")
-        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
         # A fork of a rank inherits this watch, but is no rank.
         if os.environ.get(OWNER, str(os.getpid())) == str(os.getpid()):
             start(
@@ -124,7 +137,7 @@ def _start_when_joining() -> None:
                 rank=rank,
                 world_size=world_size,
                 local_rank=int(local_rank) if local_rank.isdecimal() else None,
-                attempt=int(restarts) if restarts.isdecimal() else 0,
+                attempt=attempt_of(os.environ),
             )
 
     watch = JoinWatch(joining)

@@ -17,6 +17,7 @@ from hanglab.recorder.case import folders, user_code
 #: laid out and how communication was set up, and hold no secrets.
 _ALLOWED = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK|MASTER_PORT"
+    r"|SLURM_JOB_ID|SLURM_STEP_ID|SLURM_RESTART_COUNT"
     r"|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_LOADING"
     r"|(NCCL|GLOO|TORCH_NCCL|TORCH_FR|TORCH_DIST|TORCH_GLOO|TORCHELASTIC)_[A-Z0-9_]+)"
 )

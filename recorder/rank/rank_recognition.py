@@ -19,6 +19,8 @@ _LAUNCHERS = (
     "hanglab.harness.cli",
     "hanglab.recorder.agent",
 )
+#: How often torchrun has started its ranks anew, and Slurm the whole job.
+_RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
 def may_join(environment: Mapping[str, str]) -> bool:
@@ -44,6 +46,12 @@ def is_rank(environment: Mapping[str, str]) -> bool:
     if "--multiprocessing-fork" in words or any("multiprocessing." in w for w in words[:4]):
         return False
     return not is_launcher(words)
+
+
+def attempt_of(environment: Mapping[str, str]) -> int:
+    """Number of times that the job's ranks were begun anew before this process."""
+    counts = (environment.get(name, "") for name in _RESTARTS)
+    return sum(int(count) for count in counts if count.isdecimal())
 
 
 def is_launcher(words: list[str]) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import subprocess
 import sys
 import time
@@ -85,20 +84,14 @@ def _join(runtime: Path, out: str | os.PathLike[str] | None, hang_after: float) 
 
 
 def _meeting_place(out: str | os.PathLike[str] | None) -> Path:
-    """A folder with a short path, as unix sockets need, that only this user can write to."""
+    """A folder with a short path, as unix sockets need, that is this user's.  Raises OSError."""
     parent = os.getppid()
     common = [str(parent), _started(parent), *(os.environ.get(name, "") for name in _JOB_NAMES)]
     common.append("" if out is None else os.path.abspath(out))
     digest = hashlib.sha256("\0".join(common).encode("utf-8", "surrogateescape")).hexdigest()
-    own = socket_folders.meetings()
-    try:
-        folders.make_private(own / digest[:12])
-        status = os.lstat(own)
-    except FileNotFoundError as error:
-        raise socket_folders.FolderRemoved(str(error)) from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise CannotRecord(f"{own} is not this user's alone")
-    return own / digest[:12]
+    folder = socket_folders.meetings() / digest[:12]
+    socket_folders.make_meeting(folder)
+    return folder
 
 
 def _started(pid: int) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ OWNER = "owner.lock"
 LOCK = "lock"
 #: A temporary folder with a longer path leaves no room for the addresses below it.
 _LONGEST = 60
+_SHARED = Path("/tmp")
 _PREFIX = "hl-"
 #: Names of a recorded command's folder, and of a harness's job's.
 _NAMES = re.compile(_PREFIX + r"[a-z0-9_]{8}|hanglab-[0-9a-f]{8}")
@@ -49,9 +51,40 @@ def temporary() -> Path:
     return Path(folder if len(folder) <= _LONGEST else "/tmp")
 
 
-def meetings() -> Path:
-    """The user's folder of those in which ranks meet."""
-    return temporary() / f"hanglab-{os.getuid()}"
+def meetings(among: Path | None = None) -> Path:
+    """The user's folder of those in which ranks meet; among the temporary files by default."""
+    return (among or temporary()) / f"hanglab-{os.getuid()}"
+
+
+def of_host(case: Path, host: str) -> Path:
+    """Folder of a Case's ranks on one of its hosts.
+
+    It does not depend on TMPDIR: whoever looks for it may have another than its ranks.
+    """
+    digest = hashlib.sha256(f"{case}\0{host}".encode("utf-8", "surrogateescape")).hexdigest()
+    return meetings(_SHARED) / digest[:12]
+
+
+def make_meeting(folder: Path) -> None:
+    """Make a folder in which ranks meet.  Raises PermissionError where it is somebody else's."""
+    while True:
+        try:
+            folders.make_private(folder)
+            if not (_is_private(folder.parent) and _is_private(folder)):
+                raise PermissionError(f"{folder} is not this user's alone")
+            # By its lock it is known for one of these, whoever is killed.
+            os.close(hold(folder, LOCK))
+            return
+        except FileNotFoundError:  # an earlier agent has just removed it
+            continue
+
+
+def own_meeting(folder: Path) -> int:
+    """Make a folder in which ranks meet, and hold it; the lock as a descriptor.  Raises OSError."""
+    while True:
+        make_meeting(folder)
+        with contextlib.suppress(FolderRemoved):
+            return hold(folder)
 
 
 class Runtime:
@@ -128,12 +161,13 @@ def sweep() -> None:
         for name in os.listdir(temporary()):
             if _NAMES.fullmatch(name):
                 remove_unused(temporary() / name)
-    with contextlib.suppress(OSError):
-        if _is_private(meetings()):
-            for name in os.listdir(meetings()):
-                if _MEETINGS.fullmatch(name):
-                    remove_unused(meetings() / name, meeting=True)
-            os.rmdir(meetings())
+    for folder in {meetings(), meetings(_SHARED)}:
+        with contextlib.suppress(OSError):
+            if _is_private(folder):
+                for name in os.listdir(folder):
+                    if _MEETINGS.fullmatch(name):
+                        remove_unused(folder / name, meeting=True)
+                os.rmdir(folder)
 
 
 def remove_unused(folder: Path, *, meeting: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -96,3 +97,55 @@ def test_it_rests_when_all_do_and_waits_for_an_order(
     assert not (tmp_path / files.JOB.name).exists()
     assert not (tmp_path / folders.MANIFEST).exists()
     assert (next(tmp_path.glob("hosts/*/ranks/0.0")) / files.STACKS.name).exists()
+
+
+def test_one_that_is_joined_by_others_leaves_the_decision(tmp_path: Path, sleeper: int) -> None:
+    import socket
+
+    play_rank(tmp_path, socket.gethostname(), 0, sleeper)
+    with short_folder() as runtime:
+        agent = Agent(tmp_path, runtime, "--hang-after", "0.5")
+        try:
+            assert (
+                agent.wait("ready")["host"]
+                == folders.host_folder(tmp_path, socket.gethostname()).name
+            )
+            agent.tell(command="several")
+            assert agent.wait("alive")["ranks"] == 1
+            assert agent.wait("due")["kind"] == "no_progress"
+            agent.tell(command="capture", kind="no_progress", detail="")
+            assert agent.wait("captured")["trigger"]["kind"] == "no_progress"
+            agent.tell(command="forget")
+            stacks = next(tmp_path.glob("hosts/*/ranks/0.0")) / files.STACKS.name
+            wait_for(lambda: not stacks.exists(), "what was captured to be dropped")
+            agent._process.send_signal(signal.SIGTERM)
+            agent.wait("asked_to_end")
+            agent.finish()
+            assert not (tmp_path / files.JOB.name).exists()
+        finally:
+            agent.close()
+
+
+def test_one_that_does_not_see_the_case_says_so(tmp_path: Path) -> None:
+    with short_folder() as runtime:
+        agent = Agent(tmp_path / "elsewhere", runtime, "--several", "--beside", "first")
+        agent.wait("not_shared")
+        assert agent._process.wait(60) == 0
+        agent.close()
+    assert not (tmp_path / "elsewhere" / folders.HOSTS).exists()
+
+
+def test_ranks_of_earlier_attempts_are_not_looked_at(tmp_path: Path, sleeper: int) -> None:
+    import socket
+
+    play_rank(tmp_path, socket.gethostname(), 0, 1 << 22)
+    with short_folder() as runtime:
+        agent = Agent(tmp_path, runtime, "--several", "--unaided", "--first-attempt", "1")
+        assert agent.wait("alive")["ranks"] == 0
+        folder = next(tmp_path.glob("hosts/*/ranks"))
+        play_rank(tmp_path, socket.gethostname(), 1, sleeper)
+        (folder / "1.0").rename(folder / "1.1")
+        assert agent.wait("rank")["rank"] == 1
+        agent.finish()
+        agent.close()
+    assert not (folder / "0.0" / files.EXIT.name).exists()

@@ -76,7 +76,7 @@ class JointRecording:
     """Implements :class:`~hanglab.harness.launchers.protocol.Recording`."""
 
     def __init__(
-        self, case: Path, nodes: RecordedNodes, world_size: int, hang_after_s: float
+        self, case: Path, nodes: RecordedNodes, world_size: int | None, hang_after_s: float
     ) -> None:
         self.pids: dict[int, int] = {}
         self.captured: dict[str, Any] | None = None
@@ -101,6 +101,10 @@ class JointRecording:
             ahead = told - time.time_ns()
             self._ahead[number] = max(ahead, self._ahead.get(number, ahead))
         self._said.put((number, line))
+
+    def add(self, number: int) -> None:
+        """The job has come to another node, with an agent of its own."""
+        self._agents[number] = _NodeAgent()
 
     def lose(self, number: int, reason: str) -> None:
         """A node's agent is gone; from any thread."""
@@ -131,6 +135,18 @@ class JointRecording:
                 return False
             time.sleep(_PACE_S)
         return True
+
+    def forget(self) -> None:
+        """Have all agents drop what was captured: it was no hang, and the watch begins anew."""
+        self.captured = self._wanted = self._capturing = self._job.trigger = None
+        self._write_job()
+        for number, agent in self._agents.items():
+            agent.captured, agent.due = False, None
+            self._nodes.order(number, {"command": "forget"})
+
+    def triggered(self, trigger: Trigger) -> None:
+        """An agent has captured by itself, at its end; the first such capture counts."""
+        self._job.trigger = self._job.trigger or trigger
 
     def interrupt(self) -> None:
         """Somebody asks the job to end, from outside; from any thread."""
@@ -171,8 +187,8 @@ class JointRecording:
             for number, agent in self._agents.items()
             if agent.lost
         ]
+        self._write_job()
         with suppress(OSError):
-            write(self._case, files.JOB, self._job)
             write_manifest(self._case, "hanglab", absent)
 
     def close(self) -> None:
@@ -235,6 +251,7 @@ class JointRecording:
                     Absence("capture", f"not done within {_CAPTURE_S:g} s", self._name(number))
                 )
         self._job.trigger = trigger
+        self._write_job()
         self.captured = msgspec.to_builtins(trigger)
 
     # Hearing.
@@ -271,6 +288,10 @@ class JointRecording:
 
     def _name(self, number: int) -> str:
         return self._nodes.names()[number]
+
+    def _write_job(self) -> None:
+        with suppress(OSError):
+            write(self._case, files.JOB, self._job)
 
     def _write_exit(self, number: int, rank: int, end: Exit, stderr: Path) -> None:
         folder = folders.rank_folder(self._case, self._name(number), rank)

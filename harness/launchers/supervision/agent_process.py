@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,21 @@ class Agent:
     def __init__(
         self,
         case: Path,
-        runtime: Path,
+        runtime: Path | None,
         *,
         world_size: int | None,
         hang_after_s: float,
         log: Path,
         options: Sequence[str] = (),
+        starter: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        command = [sys.executable, "-m", "hanglab.recorder.agent"]
-        command += ["--case", str(case), "--runtime", str(runtime)]
+        """``starter``: words of a command that runs it elsewhere, and carries what is said.
+
+        Without ``runtime`` it takes the folder that its host's ranks have for the Case.
+        """
+        command = [*starter, sys.executable, "-m", "hanglab.recorder.agent", "--case", str(case)]
+        command += ["--runtime", str(runtime)] if runtime is not None else []
         command += ["--hang-after", str(hang_after_s), *options]
         if world_size is not None:
             command += ["--world-size", str(world_size)]
@@ -54,6 +60,7 @@ class Agent:
                 stderr=errors,
                 # `-m` searches the working directory first; this one holds no modules.
                 cwd=case,
+                env=environment,
                 # Ctrl-C in a terminal is for hanglab, which tells the agent what to do.
                 start_new_session=True,
             )
@@ -65,6 +72,8 @@ class Agent:
         #: After a capture for another reason, nothing has moved for as long as a hang takes.
         self.stuck = False
         self._status: dict[str, Any] | None = None
+        #: Called with every event that is taken in.
+        self.hear: Callable[[dict[str, Any]], None] | None = None
         self._reader = threading.Thread(target=self._read, name="agent events", daemon=True)
         self._reader.start()
 
@@ -87,19 +96,20 @@ class Agent:
         return self._wait("captured", timeout_s)
 
     def capture(self, kind: str, detail: str) -> None:
-        self._send({"command": "capture", "kind": kind, "detail": detail})
+        self.order({"command": "capture", "kind": kind, "detail": detail})
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def processes(self) -> list[int]:
+        """Those of it that are children of this process."""
+        return [self._process.pid]
 
     def seek_below(self, pid: int) -> None:
         """Have it look for ranks below a process that nobody reports the exits of."""
-        self._send({"command": "tree", "pid": pid})
+        self.order({"command": "tree", "pid": pid})
 
     def adopt(self, found: FoundRank) -> None:
         """Have it watch a rank that nobody has recorded so far."""
-        self._send(
+        self.order(
             {
                 "command": "adopt",
                 "pid": found.pid,
@@ -113,18 +123,18 @@ class Agent:
     def quiet_s(self, timeout_s: float) -> float | None:
         """Seconds without movement; None without an answer in time.  Raises AgentDied."""
         self._status = None
-        self._send({"command": "status"})
+        self.order({"command": "status"})
         if not self._wait("status", timeout_s) or self._status is None:
             return None
         return float(self._status.get("quiet_s", 0.0))
 
     def interrupted(self) -> None:
         """Say that the job is being sent a signal that asks it to end."""
-        self._send({"command": "interrupted"})
+        self.order({"command": "interrupted"})
 
     def ending(self) -> None:
         """Say that hanglab ends the ranks now."""
-        self._send({"command": "ending"})
+        self.order({"command": "ending"})
 
     def moved_since_capture(self, timeout_s: float) -> bool | None:
         """True if the job has moved since the capture; None without an answer in time.
@@ -132,7 +142,7 @@ class Agent:
         Raises AgentDied.
         """
         self._status = None
-        self._send({"command": "status"})
+        self.order({"command": "status"})
         if not self._wait("status", timeout_s) or self._status is None:
             return None
         return bool(self._status.get("moved"))
@@ -146,7 +156,7 @@ class Agent:
         *,
         by_recorder: bool,
     ) -> None:
-        self._send(
+        self.order(
             {
                 "command": "exited",
                 "rank": rank,
@@ -160,18 +170,18 @@ class Agent:
 
     def finish(self, *, ended_by_recorder: bool) -> None:
         """Lets it write the manifest, and waits for its end.  Raises AgentDied."""
-        self._send({"command": "finish", "ended_by_recorder": ended_by_recorder})
+        self.order({"command": "finish", "ended_by_recorder": ended_by_recorder})
         if not self._wait("finished", FINISH_S):
             raise AgentDied(f"The recorder's agent did not finish within {FINISH_S:g} s.")
 
-    def close(self) -> None:
+    def close(self, patience_s: float = FINISH_S) -> None:
         """Ends the agent, at once if it does not end by itself."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
-        until = time.monotonic() + FINISH_S
+        until = time.monotonic() + patience_s
         # Its events end when it does: a wait with a limit looks only now and then, 20 ms late.
-        self._reader.join(FINISH_S)
+        self._reader.join(patience_s)
         try:
             self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -181,7 +191,8 @@ class Agent:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _send(self, command: Mapping[str, object]) -> None:
+    def order(self, command: Mapping[str, object]) -> None:
+        """Sends a command of :mod:`hanglab.recorder.agent.driver_channel`."""
         assert self._process.stdin is not None
         # A broken pipe shows as the end of the agent's events.
         with contextlib.suppress(BrokenPipeError):
@@ -202,6 +213,8 @@ class Agent:
         return True
 
     def _take(self, event: dict[str, Any]) -> None:
+        if self.hear is not None:
+            self.hear(event)
         if event.get("event") == "rank":
             self.pids[int(event["rank"])] = int(event["pid"])
         elif event.get("event") == "captured":
