@@ -24,7 +24,8 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
     the hosts wait for neither alone.  Two who are alone in them may have gone on by luck in how
     their devices took turns.  Where nobody lacks in the ring no host waits in it: then any groups
     that crossed before show that there are such orders, and so do three orders now, which are no
-    one rank's fault; but what all but one enter in one order they do not enter in any.
+    one rank's fault; but what all but one enter in one order they do not enter in any.  Nor do the
+    turns of threads matter, of which not all dumps tell.
     """
     ranks = list(cycle.places)
     if all(len(place.group.members) <= len(ranks) for place in cycle.places.values()):
@@ -32,6 +33,8 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
     complete = is_of_streams(cycle)
     for one, other in pairwise([*ranks, ranks[0]]):
         places = cycle.places[one], cycle.places[other]
+        if _are_of_threads(*places):
+            return True
         both = sorted(set(places[0].group.members) & set(places[1].group.members))
         if len(both) > COMPARED_MEMBERS:
             both = [one, other]
@@ -47,6 +50,15 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
         if complete and (fewer > 1 or (several and not (fewer == 1 and more >= AGREEING_ORDERS))):
             return True
     return False
+
+
+def _are_of_threads(one: OpenOperation, other: OpenOperation) -> bool:
+    """True if a dump shows that its rank entered two operations from two of its threads."""
+    threads = (
+        {one.waiters[rank].thread, other.waiters[rank].thread} - {""}
+        for rank in one.waiters.keys() & other.waiters.keys()
+    )
+    return any(len(two) > 1 for two in threads)
 
 
 def _of_any_order(orders: Sequence[dict[_Mark, int]]) -> list[set[str]]:

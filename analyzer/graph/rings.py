@@ -136,7 +136,9 @@ class RingReader:
                 self.undecided.update(ranks)
                 return
         if not cycle.certain and (
-            all(p2p) or _any_of_a_batch(cycle, waits, self._merged, self._lookup)
+            all(p2p)
+            or _any_left_out(cycle)
+            or _any_of_a_batch(cycle, waits, self._merged, self._lookup)
         ):
             # Whether the halves that seem to lack have come is not known.
             self.undecided.update(ranks)
@@ -364,6 +366,18 @@ def _is_of_one_rank(cycle: WaitCycle) -> bool:
     """
     sends = {op_of(place.op).sends for place in cycle.places.values()}
     return len(cycle.places) > 3 and len(sends) > 1
+
+
+def _any_left_out(cycle: WaitCycle) -> bool:
+    """True if a message of a ring may have its other half, which a dump of what is open lacks."""
+    return any(
+        place.seq is None
+        and not place.certain
+        and (progress := place.group.progress.get(rank)) is not None
+        and progress.part is not None
+        and progress.part.active_only
+        for rank, place in cycle.places.items()
+    )
 
 
 def _any_of_a_batch(

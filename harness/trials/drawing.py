@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hanglab.harness.trials.faults import CAUSES, Fault, play_with, random_fault
+from hanglab.harness.trials.faults import CAUSES, DIFFERENCES, Fault, play_with, random_fault
 from hanglab.harness.trials.losses import KINDS, random_loss
 from hanglab.harness.trials.player import Play
-from hanglab.harness.trials.programs import Program, Transport
+from hanglab.harness.trials.programs import Program, Transport, issues_of
 from hanglab.harness.trials.shapes import SHAPES
 from hanglab.harness.trials.truth import Trial
 
@@ -43,9 +43,27 @@ def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
     return ended and all(fault.kind in ("size", "dtype") for fault in faults)
 
 
+def _change_of(program: Program, fault: Fault) -> object:
+    """The change that a fault makes to its rank's program, equal for what several ranks do alike.
+
+    They may come to the same collective by a different number of steps.
+    """
+    if fault.kind not in DIFFERENCES or fault.kind == "extra":
+        return replace(fault, rank=0)
+    steps = program.ranks[fault.rank][fault.thread]
+    issue = issues_of(steps[fault.at])[fault.part]
+    if issue.peer is not None:
+        return replace(fault, rank=0)
+    before = sum(
+        one.group == issue.group and one.peer is None
+        for step in steps[: fault.at] for one in issues_of(step)
+    )  # fmt: skip
+    return fault.kind, fault.value, replace(issue, work=""), before
+
+
 def _are_the_program(program: Program, faults: list[Fault]) -> bool:
     """Half of a group or more do alike: that may be the program, and the rest has left it."""
-    if len({replace(fault, rank=0) for fault in faults}) > 1:
+    if len({_change_of(program, fault) for fault in faults}) > 1:
         return False
     ranks = {fault.rank for fault in faults}
     return any(

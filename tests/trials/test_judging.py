@@ -45,6 +45,10 @@ MENDED = {
     "what runs beside older operations was told to wait for them": (50030913,),
     "a ring that begins within a round was told to have left it": (50030370,),
     "turns of threads were told as a call too many": (50030645,),
+    "turns of threads were told as orders crossed, as two dumps do not tell of threads": (
+        50040965,
+    ),
+    "a message whose other half a dump of what is open lacks was told as unmatched": (50040351,),
     "a group under two names was told as an order crossed, where a part without a root had ended": (
         40000241,
     ),
@@ -382,6 +386,12 @@ def test_what_was_missed_is_told(seed: int) -> None:
     result = try_seed(seed)
     assert result is not None
     assert result[2] is Judgement.RIGHT and result[1].culprits, describe(*result)
+
+
+@pytest.mark.parametrize("seed", [50030119, 50040653])
+def test_what_half_of_a_group_do_alike_may_be_the_program(seed: int) -> None:
+    """Two of four, or two of three that come to the same collective by other numbers of steps."""
+    assert make_trial(seed) is None
 
 
 @pytest.mark.slow
