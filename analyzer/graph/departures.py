@@ -165,6 +165,8 @@ class ProgramOrders:
             return None
         departure = self._departure(odd, sides, tied=tied)
         if departure is not None and waits is not None and departure.edit is Edit.LEFT_OUT:
+            if odd not in waits.by_rank and Edit.SWAPPED in departure.possible:
+                return None  # It may have stopped in an order of its own.
             # Whoever left an operation out is missed, or meets another one.
             return departure if _is_missed(odd, waits, tied=tied) else None
         return departure
