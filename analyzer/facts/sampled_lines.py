@@ -20,10 +20,10 @@ def input_line(facts: CaseFacts, rank: int) -> Location | None:
     return facts.ranks[rank].location(StackFrame(most.function, most.file, most.line))
 
 
-def time_at_own_lines(facts: CaseFacts, rank: int) -> float:
+def time_at_own_lines(facts: CaseFacts, rank: int, without: int | None = None) -> float:
     """Nanoseconds, by samples, that the rank was at lines for longer than its peers, calls to them
-    aside."""
-    excess, _ = _beyond_peers(facts, rank, None)
+    aside; ``without`` is no peer."""
+    excess, _ = _beyond_peers(facts, rank, None, without)
     return SAMPLE_NS * sum(max(0.0, samples) for samples in excess.values())
 
 
@@ -50,11 +50,13 @@ def main_line(facts: CaseFacts, rank: int) -> StackFrame | None:
 
 
 def _beyond_peers(
-    facts: CaseFacts, rank: int, section: str | None
+    facts: CaseFacts, rank: int, section: str | None, without: int | None = None
 ) -> tuple[dict[StackFrame, float], Counter[StackFrame]]:
     """Samples of the rank's lines beyond the median of its peers, and all of its samples."""
     counts: dict[int, Counter[StackFrame]] = {}
     for r, view in facts.ranks.items():
+        if r == without:
+            continue
         counts[r] = Counter()
         for line in view.lines:
             if line.below != "communication" and section in (None, line.section):

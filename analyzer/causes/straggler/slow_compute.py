@@ -61,9 +61,14 @@ def _is_placed(timing: JobTiming, rank: int) -> bool:
 
 
 def _seen(timing: JobTiming, rank: int) -> float:
-    """Nanoseconds that samples saw the rank at lines of its own, beyond its peers at theirs."""
-    seen = {other: time_at_own_lines(timing.known, other) for other in timing.window.times}
-    return beyond_peers(seen, rank)
+    """Nanoseconds that samples saw the rank at lines of its own, beyond its peers at theirs.
+
+    Lines at which peers stand together are none of theirs: they may wait there for this rank,
+    within a backward pass.
+    """
+    known, others = timing.known, timing.window.times.keys() - {rank}
+    seen = {other: time_at_own_lines(known, other, without=rank) for other in others}
+    return beyond_peers({**seen, rank: time_at_own_lines(known, rank)}, rank)
 
 
 def _own_line(timing: JobTiming, rank: int) -> StackFrame | None:

@@ -12,6 +12,7 @@ from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.parts import ProcessPlace, ShellLine
 from hanglab.harness.report.explanation.subject import Subject
 from hanglab.harness.storage.origins import origin
+from hanglab.recorder.case import evidence_files as files
 
 #: Commands, and culprits for which they are written out.
 MOST_COMMANDS = 5
@@ -61,7 +62,10 @@ def _stderr(subject: Subject, rank: int) -> Path | None:
     view = subject.view(rank)
     if view is None or view.case is None or not view.stderr or origin(view.case.folder):
         return None
-    return view.case.folder / "stderr.txt"
+    own = view.case.folder / files.STDERR.name
+    # Several ranks of a host may write to one file, which lies beside their folders.
+    shared = view.case.folder.parents[1] / files.HOST_STDERR.name
+    return own if own.is_file() or not shared.is_file() else shared
 
 
 def _path(path: Path) -> str:

@@ -424,6 +424,19 @@ def test_a_late_rank_that_is_seen_here_and_there_as_its_peers_are_is_not_blocked
         assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
 
 
+@pytest.mark.parametrize("peers", [1, 2, 3])
+def test_peers_that_wait_within_a_backward_pass_are_not_at_lines_of_their_own(peers: int) -> None:
+    """A hook of one rank's gradient sleeps; the others are seen in the call that they wait in."""
+    members = tuple(range(peers + 1))
+    job = Job(late_by(9, 1), members={"0": members}).uses(dict.fromkeys(members, 2.0))
+    for rank in members:
+        seen(job, rank, 23, 1 if rank == 1 else 14)
+    seen(job, 1, 10, 11)
+    finding = job.verdicts()[Cause.SLOW_COMPUTE]
+    assert finding.culprits == [1]
+    assert finding.location is not None and finding.location.line == 10
+
+
 @pytest.mark.parametrize(
     ("members", "slow"), [((0, 1, 2), {2}), ((0, 1, 2, 3), {0, 3}), ((0, 1, 2, 3, 4), {1, 4})]
 )

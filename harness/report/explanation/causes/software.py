@@ -50,7 +50,8 @@ TEXTS = {
         },
         mend=(
             "Before {place} let {peers} go on, who {wait} {kept}: nobody comes to {place} before.",
-            "At {place} take locks in one order on all threads, or take this one with a timeout.",
+            "At {place} take locks in one order on all threads, or wait with a timeout; in an "
+            "event loop await what it has to complete itself.",
         ),
         commands=("stack", "native_stack"),
         references=(_PY_SPY, "https://docs.python.org/3/library/threading.html"),
@@ -67,7 +68,8 @@ TEXTS = {
         },
         mend=(
             "Release the lock in the extension that {place} calls (Py_BEGIN_ALLOW_THREADS, "
-            "`with nogil`, py::gil_scoped_release; ctypes.CDLL in place of PyDLL).",
+            "`with nogil`, py::gil_scoped_release; ctypes.CDLL in place of PyDLL); of a regular "
+            "expression that tries for ever, change the pattern.",
         ),
         commands=("native_stack", "kernel_stack"),
         references=(

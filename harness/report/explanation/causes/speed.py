@@ -49,7 +49,10 @@ DATA_STARVATION = {
             "shm_exhausted": "what often kills it (SIGBUS)",
             "oom_killed": "what often kills it (SIGKILL)",
         },
-        mend=("Run once with num_workers=0 to get the traceback of the dataset's code.",),
+        mend=(
+            "See what ended it: of a signal 9 the memory of the host, of an exception the "
+            "traceback of the dataset's code, which num_workers=0 gives.",
+        ),
         commands=("stderr", "shared_memory", "oom_log"),
         references=(_LOADER, "pytorch/pytorch#8976"),
     ),

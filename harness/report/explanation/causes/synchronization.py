@@ -53,8 +53,9 @@ TEXTS = {
             "uneven_inputs": "there it did fewer steps, not fewer operations in as many",
         },
         mend=(
-            "Let every rank reach the operation before {place}: take it out of the branch, and "
-            "give a neutral value (zeros) where a rank has nothing to contribute.",
+            "Let every rank reach the operation before {place}: take it out of the branch, or out "
+            "of the reach of an exception that is caught on the way (except, suppress, finally), "
+            "and give a neutral value (zeros) where a rank has nothing to contribute.",
         ),
         commands=("entries", "stack"),
         references=(_TUTORIAL, _DISTRIBUTED, "pytorch/pytorch#77562"),
