@@ -16,6 +16,7 @@ A request is one line of JSON on a stream socket, an answer one line each:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -58,7 +59,13 @@ class Service:
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
-        """Listen if that can be had, and run in any case."""
+        """Listen if that can be had, and run in any case.
+
+        An interpreter that ends ends this thread by pthread_exit, for which glibc loads a library
+        (``pthread_cancel_init``); where the job has no descriptor left that would abort it.
+        """
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libgcc_s.so.1")
         with contextlib.suppress(OSError):
             self._listener = _listen(self.address)
         self._thread.start()

@@ -69,6 +69,20 @@ def test_a_write_that_fails_names_the_disk_without_room(tmp_path: Path) -> None:
     assert other == [], "an error of another kind looks at no disk"
 
 
+def test_what_ends_a_thread_is_loaded_before_descriptors_are_used_up(tmp_path: Path) -> None:
+    """Without torch nothing else loads it, and the rank would abort at its end."""
+    hook = ROOT / "recorder" / "rank" / "hook"
+    ran = subprocess.run(
+        [sys.executable, "-c", "print('libgcc_s' in open('/proc/self/maps').read())"],
+        env={
+            "PYTHONPATH": str(hook), "PATH": "/usr/bin:/bin", "RANK": "0", "WORLD_SIZE": "1",
+            "HANGLAB_CASE": str(tmp_path / "case"), "HANGLAB_RUNTIME": str(tmp_path),
+        },
+        capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
+
+
 def test_an_exception_is_written_down_without_a_descriptor_left(tmp_path: Path) -> None:
     text = (
         "import os, resource\n"
