@@ -14,6 +14,7 @@ from hanglab.harness.kubernetes.errors import explained
 from hanglab.harness.kubernetes.names import CASES, JOB_LABEL
 from hanglab.harness.kubernetes.pod_security import Manifest, unprivileged
 from hanglab.harness.launchers import owners
+from hanglab.harness.launchers.docker.image import image_name
 from hanglab.harness.launchers.kubernetes.errors import PodsNotStarted
 from hanglab.recorder.case.backends import backend_of
 
@@ -21,7 +22,6 @@ from hanglab.recorder.case.backends import backend_of
 CONTAINER: Final = "node"
 #: Seconds that pods may wait for nodes of the cluster; they are none of the job's own time.
 WAIT: Final = "HANGLAB_KUBERNETES_WAIT"
-IMAGE: Final = "HANGLAB_IMAGE"
 _WAIT_S = 600.0
 _LOOK_S = 0.5
 #: For nodes to start their ranks, and for Cases to be fetched, besides the job's own time.
@@ -77,7 +77,7 @@ def manifest(name: str, job: str, ranks: int, backend: str, limit_s: float, run:
             "containers": [
                 {
                     "name": CONTAINER,
-                    "image": os.environ.get(IMAGE) or "hanglab:latest",
+                    "image": image_name(),
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["sh", "-c", _KEEPER],
                     "env": [{"name": "HOME", "value": "/tmp"}],

@@ -22,7 +22,6 @@ from hanglab.harness.launchers.supervision.channel import Message
 #: For nodes to start hanglab, and that its ranks, on a slow disk and a busy machine.
 _READY_S = 180.0
 
-
 #: Called with a node's number and what it says, or None at its end; from a thread of its own.
 Taken = Callable[[int, Message | None], None]
 
