@@ -122,7 +122,9 @@ class RunningCapture:
             shutil.rmtree(self.case, ignore_errors=True)
 
     def close(self) -> None:
+        """End it; the Case of one that has not ended is half a Case, of which nobody was told."""
         self._command.kill()
+        self.discard()
 
 
 def _host() -> str:

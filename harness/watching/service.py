@@ -135,6 +135,7 @@ class WatchService:
                 job.closer.close()
                 if job.capture is not None:
                     job.capture.close()
+                    self._say(f"{job.found.name}: its capture was ended with the watch")
 
     def _trying(self, what: Callable[[], None]) -> None:
         try:

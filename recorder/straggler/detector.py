@@ -255,8 +255,9 @@ class Detector:
             elapsed_ms=(time.perf_counter() - started) * 1e3,
         )
         self._latest = report
-        self._log_missing(report)
+        # Who reads the sentence finds what it is about in the Case.
         evidence.write_report(report)
+        self._log_missing(report)
         return report
 
     def _log_missing(self, report: Report) -> None:

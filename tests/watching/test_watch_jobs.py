@@ -173,6 +173,14 @@ def test_where_no_case_can_be_written_the_stop_is_told_all_the_same(tmp_path: Pa
             assert job.poll() is None
 
 
+def test_a_watch_that_ends_while_it_captures_leaves_no_half_a_case(tmp_path: Path) -> None:
+    with hanging(tmp_path), watching(tmp_path) as words:
+        wait_for(lambda: [*(tmp_path / "state" / "cases").glob("*/*")], "the capture to begin")
+    # watching() has ended it, and waited for its end.
+    assert "its capture was ended with the watch" in words.read_text()
+    assert not [*(tmp_path / "state" / "cases").glob("*/*")] and not kept(tmp_path)
+
+
 def test_a_watch_ends_once_no_job_has_run_for_long(tmp_path: Path) -> None:
     with training(tmp_path) as ranks:
         command = [*HANGLAB, "watch", "--below", str(os.getpid()), "--state", tmp_path / "state"]
