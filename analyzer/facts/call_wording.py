@@ -29,10 +29,21 @@ def name_call(call: Call) -> str:
 
 
 def _known_as(group: ProcessGroup) -> str:
-    """Description of the group, else its name; its members where ``new_group`` was told none."""
+    """Description of the group, else its name, with its members where ``new_group`` was told none.
+
+    Torch numbers the groups of a job; under ``use_local_synchronization`` it takes hashes of the
+    members, which tell a reader nothing that the members do not.
+    """
     if group.description == _UNDESCRIBED and group.members:
-        return name_ranks(group.members)
+        ranks = name_ranks(group.members)
+        return f"group {group.name} of {ranks}" if group.name.isdecimal() else ranks
     return group.description or group.name
+
+
+def name_group(group: ProcessGroup) -> str:
+    """``group pipeline``, ``group 2 of ranks 0-3``."""
+    known = _known_as(group)
+    return known if known.startswith("group ") else f"group {known}"
 
 
 def location(call: Call | None) -> Location | None:

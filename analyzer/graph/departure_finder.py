@@ -32,6 +32,8 @@ class DepartureFinder:
         """The rank that left the order of all others; it decides differences that are open."""
         if self._is_unnamed or not waits.by_rank:
             return None
+        if waits.all_issued and not divergences:
+            return None  # Who left a call out, or made one more, has somebody wait for what lacks.
         found = self.orders.find(waits)
         if any(one.deviating for one in divergences):
             if found is not None and not found.tied:

@@ -158,6 +158,11 @@ class OpenOperations:
             channel.sort(key=lambda pending: pending.index)
         return found
 
+    @property
+    def all_issued(self) -> bool:
+        """True if nothing is open that one of its ranks has not issued, or may not have."""
+        return not any(one.absent or one.unknown for one in self.operations.values())
+
     def first(self, rank: int) -> list[OpenOperation]:
         """Operations that hold the rank up: its oldest unfinished one (a batch as a whole).
 

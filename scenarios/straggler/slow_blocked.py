@@ -23,11 +23,12 @@ def serve(connection, seconds):
 )
 def slow_blocked(job):
     service, client = socket.socketpair()
-    seconds = 0.010 if job.faulty and job.rank == 2 else 0.006  # FAULT
+    seconds = 0.030 if job.faulty and job.rank == 2 else 0.018  # FAULT
     threading.Thread(target=serve, args=(service, seconds), daemon=True).start()
     gradient = torch.ones(1000)
-    # The recorder looks twenty times a second: some hundred samples tell its line.
-    for _ in job.steps(400):
+    # Much longer than a busy machine lets a thread wait for its turn.  The recorder looks twenty
+    # times a second: some hundred samples tell its line.
+    for _ in job.steps(140):
         client.send(b"0")
         client.recv(1)  # SEEN
         dist.all_reduce(gradient)

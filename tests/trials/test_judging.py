@@ -46,6 +46,7 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a stopped device was told as a call too many, though all had issued all": (42000629, 70001773),
     "the sizes of what met were told, and not the group that it met on": (30001039,),
     "two orders, each of several ranks, were told of two of them": (50021201, 50021283),
     "what runs beside older operations was told to wait for them": (50030913,),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import AWAY_NS, EARLY_PART
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
+from hanglab.analyzer.facts.call_wording import name_group
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
@@ -32,9 +33,9 @@ def _awaited(facts: CaseFacts, rank: int) -> tuple[CollectiveRef | None, list[in
         return None, None, "nothing of the job moves"
     call = sink.awaited
     where = f"{call.op}" + (f" number {call.seq}" if call.seq is not None else "")
-    group = call.group.description or call.group.name
     victims = sorted(sink.victims) if sink.victims else None
-    return collective_ref(call), victims, f"its peers wait for it in {where} of group {group}"
+    group = name_group(call.group)
+    return collective_ref(call), victims, f"its peers wait for it in {where} of {group}"
 
 
 @detector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
-from hanglab.analyzer.facts.call_wording import location, name_call, observation
+from hanglab.analyzer.facts.call_wording import location, name_call, name_group, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import (
@@ -73,8 +73,8 @@ def _ended_finding(graph: WaitForGraph, ended: EndedOtherwise) -> Finding:
         location=None,
         confidence=CONCLUDED,
         summary=(
-            f"{name_ranks(culprits).capitalize()} ended number {first.seq} of group "
-            f"{first.group.description or first.group.name}, in which "
+            f"{name_ranks(culprits).capitalize()} ended number {first.seq} of "
+            f"{name_group(first.group)}, in which "
             f"{name_ranks([call.rank for call in ended.calls])} wait in {first.op}: nobody ends "
             "that before all have taken part, so what was called there is another operation, which "
             "no dump holds. Else several devices, or the network, have stopped."

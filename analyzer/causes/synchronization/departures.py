@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hanglab.analyzer.facts.argument_differences import CAUSES, WORDS
-from hanglab.analyzer.facts.call_wording import location, name_call, observation
+from hanglab.analyzer.facts.call_wording import location, name_call, name_group, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
@@ -100,11 +100,11 @@ def _summary(departure: OrderDeparture) -> str:
             "one of them left a call out, or has one too many, and nothing tells which."
         )
     if departure.counted and departure.call is not None:
-        group = departure.call.group.description or departure.call.group.name
         by = "less" if departure.left_out else "more"
         return (
-            f"{who} has issued one call {by} of group {group} than its peers, who agree, up to "
-            "each collective of other groups that they have in common; its buffer has lost where."
+            f"{who} has issued one call {by} of {name_group(departure.call.group)} than its peers, "
+            "who agree, up to each collective of other groups that they have in common; its buffer "
+            "has lost where."
         )
     if departure.left_by_others:
         return (
@@ -145,4 +145,4 @@ def _left_out(departure: OrderDeparture) -> str:
     call = departure.instead
     if call is None or call.seq is not None:
         return name_call(call) if call is not None else "nothing more"
-    return f"a {call.op} of group {call.group.description or call.group.name}"
+    return f"a {call.op} of {name_group(call.group)}"

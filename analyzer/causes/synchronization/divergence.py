@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.argument_differences import CAUSES, WORDS
-from hanglab.analyzer.facts.call_wording import line_of, location, name_call, observation, shapes
+from hanglab.analyzer.facts.call_wording import (
+    line_of,
+    location,
+    name_call,
+    name_group,
+    observation,
+    shapes,
+)
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
@@ -85,7 +92,7 @@ def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
         collective=collective_ref(calls[0]),
         confidence=0.0,
         summary=(
-            f"Under number {divergence.seq} of group {name_group(divergence)} "
+            f"Under number {divergence.seq} of {name_group(divergence.group)} "
             f"{_calls_by_side(calls)}, and who of them is wrong cannot be told without "
             f"{_listed(needs)}."
         ),
@@ -200,7 +207,7 @@ def _confidence(divergence: Divergence) -> float:
 def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call) -> str:
     who = name_ranks(culprits)
     if not divergence.deviating:
-        under = f"Under number {divergence.seq} of group {name_group(divergence)}"
+        under = f"Under number {divergence.seq} of {name_group(divergence.group)}"
         what = WORDS[divergence.difference]
         if len(culprits) == 1:
             return f"{under} {who} does not call what its peers call ({what})."
@@ -208,13 +215,13 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
     called = [call for rank, call in divergence.calls.items() if rank in culprits]
     if any(difference(mine, call, sites=False) for call in called):
         return (
-            f"Under number {divergence.seq} of group {name_group(divergence)} "
+            f"Under number {divergence.seq} of {name_group(divergence.group)} "
             f"{_calls_by_side(list(divergence.calls.values()))}: {who} do otherwise than most, "
             "and not all alike."
         )
     if divergence.thread_turns:
         return (
-            f"Two threads of each rank use group {name_group(divergence)}, and nothing orders "
+            f"Two threads of each rank use {name_group(divergence.group)}, and nothing orders "
             f"them: {who} called {name_call(mine)} before {name_call(peer)}, which its peers did "
             "the other way round."
         )
@@ -246,7 +253,3 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
         if divergence.difference is not Difference.CALL_SITE
         else f"{who.capitalize()} called {name_call(mine)} from another line than its peers."
     )
-
-
-def name_group(divergence: Divergence) -> str:
-    return divergence.group.description or divergence.group.name

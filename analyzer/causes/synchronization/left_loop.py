@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hanglab.analyzer.facts.call_wording import name_group
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import (
@@ -124,8 +125,8 @@ def _proposal(
         confidence=confidence,
         summary=f"{name_ranks(culprits).capitalize()} {'has' if one else 'have'} left a loop "
         f"{when}{f' ({counted})' if counted else ''}, and "
-        f"{'waits' if one else 'wait'} for them in {calls[first].op} of group "
-        f"{group.description or group.name}.",
+        f"{'waits' if one else 'wait'} for them in {calls[first].op} of "
+        f"{name_group(group)}.",
         evidence=[
             Evidence(
                 "stack",

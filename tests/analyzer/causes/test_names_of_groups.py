@@ -9,9 +9,17 @@ from hanglab.analyzer.matching.calls import Call, ProcessGroup
 
 
 @pytest.mark.parametrize(
-    ("description", "told"),
-    [("tp", "tp"), ("", "7"), ("undefined", "ranks 1 and 3")],
+    ("name", "description", "told"),
+    [
+        ("7", "tp", "tp"),
+        ("7", "", "7"),
+        # Two groups of the same ranks are two by their numbers.
+        ("7", "undefined", "group 7 of ranks 1 and 3"),
+        ("5d41402abc4b2a76", "undefined", "ranks 1 and 3"),
+    ],
 )
-def test_a_group_without_a_description_is_known_by_its_members(description: str, told: str) -> None:
-    group = ProcessGroup("7", (1, 3), description)
+def test_a_group_without_a_description_is_known_by_its_number_and_members(
+    name: str, description: str, told: str
+) -> None:
+    group = ProcessGroup(name, (1, 3), description)
     assert name_call(Call(1, group, 36, "broadcast")) == f"broadcast ({told}, number 36)"
