@@ -203,7 +203,7 @@ def _text(text: str) -> bytes:
 
 def _members(layout: str, world: int, rank: int) -> dict[str, tuple[int, list[int]]]:
     """Group -> (its number among its kind, its members)."""
-    groups = {"world": (0, list(range(world)))}
+    groups = {"world": (0, _everybody(world))}
     if layout == "world":
         return groups
     stages = STAGES[layout]
@@ -222,6 +222,11 @@ def _members(layout: str, world: int, rank: int) -> dict[str, tuple[int, list[in
     if "pipeline" in _groups(layout):
         groups["pipeline"] = (rest, [s * data * TENSOR + rest for s in range(stages)])
     return groups
+
+
+@functools.lru_cache(maxsize=1)
+def _everybody(world: int) -> list[int]:
+    return list(range(world))
 
 
 def _groups(layout: str) -> tuple[str, ...]:
@@ -250,13 +255,16 @@ def kind_of(layout: str, world: int, rank: int, culprit: int) -> Kind:
 
 def dump_of(layout: str, world: int, rank: int, culprit: int) -> bytes:
     """The bytes of one rank's dump."""
-    data = _template(kind_of(layout, world, rank, culprit))
+    data = _with_everybody(kind_of(layout, world, rank, culprit), world)
     for old, new in _replacements(layout, world, rank):
         data = data.replace(_text(old), _text(new))
     return _at_its_own_times(data, rank)
 
 
-_template = functools.cache(template)
+@functools.cache
+def _with_everybody(kind: Kind, world: int) -> bytes:
+    """The template with the list of all ranks, which is the same in each dump."""
+    return template(kind).replace(_text("<WORLD RANKS>"), _text(str(_everybody(world))))
 
 
 def write_dumps(folder: Path, layout: str, world: int, culprit: int) -> int:
@@ -289,7 +297,7 @@ def _at_its_own_times(data: bytes, rank: int) -> bytes:
 def _replacements(layout: str, world: int, rank: int) -> Iterator[tuple[str, str]]:
     offset = 1
     for group, (number, members) in _members(layout, world, rank).items():
-        yield f"<{group.upper()} RANKS>", str(members)
         if group != "world":
+            yield f"<{group.upper()} RANKS>", str(members)
             yield f"<{group.upper()} NAME>", str(offset * 10_000 + number)
             offset += 1
