@@ -9,7 +9,13 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.verdict import Evidence
 from hanglab.analyzer.wording import Need, name_needs
-from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
+from hanglab.recorder.slowness.job_window import JobWindow
+from hanglab.recorder.slowness.thresholds import (
+    CERTAIN,
+    FEWEST_IN_JOB,
+    SHORTEST_JOB_NS,
+    STALLED_SHARE,
+)
 
 
 @dataclass
@@ -43,6 +49,11 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         for rank in sorted(known.ranks)
         if (file := _missing_file(timing, rank)) is not None
     }
+    untold = [
+        rank
+        for rank in sorted(window.times.keys() - missing.keys())
+        if window.is_late(rank, CERTAIN, STALLED_SHARE)
+    ]
     some_are_left = len(window.lateness) > len(missing) + 1
     return SpeedEvidence(
         ([_compared(timing, set(missing))] if some_are_left else [])
@@ -53,12 +64,31 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
                 f"was not seen to be slow or quick: its {file} is missing",
             )
             for rank, file in missing.items()
-        ],
-        unseen=list(missing),
+        ]
+        + [Evidence("flight_recorder", rank, _unexplained(window, rank)) for rank in untold],
+        unseen=sorted([*missing, *untold]),
         would_decide=name_needs(
-            Need(f"{{}}'s {file}", f"the {file} of {{}}", rank) for rank, file in missing.items()
+            [
+                *(Need(f"{{}}'s {file}", f"the {file} of {{}}", r) for r, file in missing.items()),
+                *(Need(_RUN_OF_ITS_OWN) for _ in untold[:1]),
+            ]
         ),
     )
+
+
+#: What would tell why a rank is late of which neither samples nor the kernel tell.
+_RUN_OF_ITS_OWN = "a run in which each rank has a processor of its own, profiled where it is late"
+
+
+def _unexplained(window: JobWindow, rank: int) -> str:
+    """Words for a rank that came late again and again, for a reason that nothing accounts for."""
+    late = window.lateness[rank]
+    lost = f"{late.late_share:.0%}"
+    words = f"its peers lost {lost} of the time to it, and nothing recorded tells why"
+    if window.times[rank].waited_ns is None:
+        return words
+    usual = window.share(window.usual("waited_ns", rank))
+    return f"{words}: its peers' main threads wait for a processor {usual:.0%} of the time"
 
 
 def _missing_file(timing: JobTiming, rank: int) -> str | None:

@@ -66,6 +66,21 @@ def test_a_rank_without_processor_time_is_not_called_healthy_without_a_word() ->
     assert verdict.advice == "Get rank 2's processor time."
 
 
+def test_a_late_rank_of_which_nothing_tells_why_is_not_called_healthy_without_a_word() -> None:
+    known = ended_well(slow=2)
+    assert known.ranks[2].progress is not None and known.ranks[0].progress is not None
+    known.ranks[2].progress.usage = known.ranks[0].progress.usage
+    verdict = conclude(known)
+    assert verdict.status is Status.HEALTHY and verdict.confidence < 0.95
+    assert verdict.summary.endswith("Whether rank 2 slowed it down could not be seen.")
+    (why,) = [one.detail for one in verdict.evidence if one.rank == 2]
+    assert why == (
+        "its peers lost 44% of the time to it, and nothing recorded tells why: "
+        "its peers' main threads wait for a processor 0% of the time"
+    )
+    assert verdict.advice.startswith("Get a run in which each rank has a processor of its own")
+
+
 def test_a_job_too_short_to_compare_says_so() -> None:
     (detail,) = told(conclude(ended_well(steps=8)))
     assert detail == (
