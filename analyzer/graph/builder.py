@@ -10,7 +10,7 @@ from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
-from hanglab.analyzer.graph.ended_otherwise import find_ended_otherwise
+from hanglab.analyzer.graph.ended_otherwise import ended_in_pairs, find_ended_otherwise
 from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.new_channels import find_stray_messages
@@ -123,6 +123,7 @@ class _Builder:
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
+        ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))
         roots = find_roots(merged, waits)
         # Messages pair up otherwise than the program has it from the fault on: a ring through one
         # of its ranks is what follows.
@@ -178,7 +179,7 @@ class _Builder:
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or on_wrong_group or added or unmatched or departure)
+        told = bool(divergences or on_wrong_group or added or unmatched or departure or ended)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(merged, group_table.groups, self._calls, self._departures.orders)
         if departure is not None and not any(one.deviating for one in divergences):
@@ -203,7 +204,8 @@ class _Builder:
             )
         told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
         if stopped is None and not (told or self._progressing):
-            graph.ended_otherwise = list(find_ended_otherwise(waits, self._calls))
+            ended = list(find_ended_otherwise(waits, self._calls))
+        graph.ended_otherwise = ended
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))

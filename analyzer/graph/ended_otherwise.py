@@ -1,6 +1,6 @@
-"""Ranks that have ended what most of a group are in, and which nobody ends before all take part.
+"""Ranks that have ended what others of a group are in, and which nobody ends before all take part.
 
-They have called another operation there, of which their dumps no longer tell.
+They, or in a pair one of the two, have called another operation there, of which no dump tells.
 """
 
 from __future__ import annotations
@@ -9,28 +9,47 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.wait_for_graph import EndedOtherwise
-from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.recorder.case.operations import op_of
 
 
 def find_ended_otherwise(waits: OpenOperations, shown: CallsOfRanks) -> Iterator[EndedOtherwise]:
     """Operations of devices that fewer ranks have ended than are in them, by calls not known."""
     for waiting in waits.operations.values():
-        if waiting.seq is None or not op_of(waiting.op).synchronizing or waiting.explained:
-            continue
-        if waiting.absent or waiting.unknown or not waiting.leaders >= waiting.waiters.keys():
-            continue
-        if not 0 < len(waiting.finished) < len(waiting.waiters):
-            continue
-        if not all(pending.on_device for pending in waiting.waiters.values()):
-            continue
-        group = waiting.group.group
-        called = (shown.lookup.index_of(rank, group.name, waiting.seq) for rank in waiting.finished)
-        if all(index < 0 for index in called):
-            yield EndedOtherwise(
-                tuple(waiting.finished),
-                tuple(
-                    shown.call(rank, pending, group, full=True)
-                    for rank, pending in waiting.waiters.items()
-                ),
-            )
+        if 0 < len(waiting.finished) < len(waiting.waiters) and _by_unknown_calls(waiting, shown):
+            yield _ended(waiting, shown)
+
+
+def ended_in_pairs(waits: OpenOperations, shown: CallsOfRanks) -> Iterator[EndedOtherwise]:
+    """Operations of a pair that one of the two has ended, by a call not known.
+
+    It explains them: a device that stopped before its part would have held up the other.
+    """
+    for waiting in waits.operations.values():
+        pair = len(waiting.finished) == len(waiting.waiters) == 1
+        if pair and waiting.waiters.keys() <= waits.stopped and _by_unknown_calls(waiting, shown):
+            waits.stopped -= waiting.waiters.keys()
+            waiting.explained = True
+            yield _ended(waiting, shown)
+
+
+def _by_unknown_calls(waiting: OpenOperation, shown: CallsOfRanks) -> bool:
+    """True if all of a group are in an operation or have ended it, by what no dump tells."""
+    if waiting.seq is None or not op_of(waiting.op).synchronizing or waiting.explained:
+        return False
+    if waiting.absent or waiting.unknown or not waiting.leaders >= waiting.waiters.keys():
+        return False
+    if not all(pending.on_device for pending in waiting.waiters.values()):
+        return False
+    name = waiting.group.group.name
+    called = (shown.lookup.index_of(rank, name, waiting.seq) for rank in waiting.finished)
+    return all(index < 0 for index in called)
+
+
+def _ended(waiting: OpenOperation, shown: CallsOfRanks) -> EndedOtherwise:
+    group = waiting.group.group
+    calls = waiting.waiters.items()
+    return EndedOtherwise(
+        tuple(waiting.finished),
+        tuple(shown.call(rank, pending, group, full=True) for rank, pending in calls),
+    )

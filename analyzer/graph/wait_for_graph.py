@@ -122,11 +122,18 @@ class Unmatched:
 
 @dataclass
 class EndedOtherwise:
-    """Ranks that have ended a number of a group at which others, who are more, wait for them."""
+    """Ranks that have ended a number of a group at which others wait for them.
+
+    Those are more; else the group is a pair, and nothing tells which of the two called otherwise.
+    """
 
     ranks: tuple[int, ...]
     #: What the others are in.
     calls: tuple[Call, ...]
+
+    @property
+    def tied(self) -> bool:
+        return len(self.ranks) == len(self.calls)
 
 
 @dataclass

@@ -21,10 +21,6 @@ FALSE: dict[str, tuple[int, ...]] = {
         28001202,
         30000148,
     ),
-    "a part that a peer has finished is told as a stopped device, whatever that peer called": (
-        29001540,
-        32001129,
-    ),
     "dumps of an earlier moment are judged, where later ones show that all has ended": (29001394,),
     "dumps on their way, or without one rank's, are told as where it came to a stand": (
         29003320,
@@ -46,6 +42,11 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "what one of a pair has ended was told as the other's stopped device, whatever it called": (
+        29001540,
+        32001129,
+        70000937,
+    ),
     "a stopped device was told as a call too many, though all had issued all": (42000629, 70001773),
     "the sizes of what met were told, and not the group that it met on": (30001039,),
     "two orders, each of several ranks, were told of two of them": (50021201, 50021283),

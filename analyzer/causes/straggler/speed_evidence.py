@@ -53,6 +53,8 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         rank
         for rank in sorted(window.times.keys() - missing.keys())
         if window.is_late(rank, CERTAIN, STALLED_SHARE)
+        # Waits for a processor that it had and its peers did not are accounted for.
+        and window.share(window.own_excess_ns(rank) or 0.0) >= STALLED_SHARE
     ]
     some_are_left = len(window.lateness) > len(missing) + 1
     return SpeedEvidence(

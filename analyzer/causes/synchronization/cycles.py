@@ -61,8 +61,13 @@ def ended_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def _ended_finding(graph: WaitForGraph, ended: EndedOtherwise) -> Finding:
-    cause, culprits = Cause.COLLECTIVE_MISMATCH, sorted(ended.ranks)
+    cause, ranks = Cause.COLLECTIVE_MISMATCH, sorted(ended.ranks)
+    inside = [call.rank for call in ended.calls]
+    culprits = sorted([*ranks, *inside]) if ended.tied else ranks
     first, *_ = ended.calls
+    device = "several devices, or the network, have"
+    if ended.tied:
+        device = f"the device of rank {inside[0]} has"
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -71,13 +76,14 @@ def _ended_finding(graph: WaitForGraph, ended: EndedOtherwise) -> Finding:
         victims=all_victims(graph, culprits),
         collective=collective_ref(first),
         location=None,
-        confidence=CONCLUDED,
+        confidence=TIED if ended.tied else CONCLUDED,
         summary=(
-            f"{name_ranks(culprits).capitalize()} ended number {first.seq} of "
+            f"{name_ranks(ranks).capitalize()} ended number {first.seq} of "
             f"{name_group(first.group)}, in which "
-            f"{name_ranks([call.rank for call in ended.calls])} wait in {first.op}: nobody ends "
-            "that before all have taken part, so what was called there is another operation, which "
-            "no dump holds. Else several devices, or the network, have stopped."
+            f"{name_ranks(inside)} {'waits' if ended.tied else 'wait'} in {first.op}: nobody ends "
+            "that before all have taken part, so "
+            f"{'one of the two called' if ended.tied else 'what was called there is'} another "
+            f"operation, which no dump holds. Else {device} stopped."
         ),
         evidence=[observation(call, "waits in") for call in ended.calls[:LISTED_ROWS]],
         advice=cause.advice,
