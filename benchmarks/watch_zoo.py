@@ -1,10 +1,12 @@
 """Real jobs with ``hanglab watch`` beside them: which hangs it tells of, and which healthy jobs.
 
     python benchmarks/watch_zoo.py [SUITE] [--least 4] [--names A,B]
+    python benchmarks/watch_zoo.py --injected scenarios/network scenarios/resource
 
 Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
-one) under torchrun, recorded by nobody.  Limits are shorter than those of the service, in
-proportion; the rest is the same.
+one) under torchrun, recorded by nobody; or scenarios whose fault strikes from outside, which
+``hanglab run`` stages, one after the other, and records.
+Limits are shorter than those of the service, in proportion; the rest is the same.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from typing import Any
 #: Seconds for a hang to be told, and for a healthy script to end.
 HUNG_S = 120.0
 ENDS_S = 200.0
+#: Limit of the recorder of a staged scenario: longer than the watch's.  A watch that finds such a
+#: job at rest has it captured by that recorder, which takes its own time to be sure.
+RECORDED_S = 15.0
 
 EVENTS: list[dict[str, Any]] = []
 
@@ -56,17 +61,27 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def told(job: str) -> list[dict[str, Any]]:
-    return [one for one in EVENTS if one["job"] == job and one["event"] == "stopped"]
+def told(job: str | None) -> list[dict[str, Any]]:
+    """Stops of a job; with None, of whatever runs."""
+    return [one for one in EVENTS if job in (None, one["job"]) and one["event"] == "stopped"]
 
 
-def run(script: Path, ranks: int, hangs: bool, folder: Path) -> tuple[str, float]:
-    """Outcome of one script, and the seconds that it took."""
-    job = script.stem
-    command = [
+def torchrun(script: Path, ranks: int) -> list[str]:
+    return [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
-        "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--rdzv-id", job, str(script),
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--rdzv-id", script.stem,
+        str(script),
     ]  # fmt: skip
+
+
+def staged(scenario: Path) -> list[str]:
+    words = [sys.executable, "-m", "hanglab.harness.cli", "run", str(scenario), "--no-control"]
+    words += ["--backend", "gloo,nccl-emulated", "--first-backend"]
+    return [*words, "--hang-after", f"{RECORDED_S:g}", "--deadline", f"{2 * HUNG_S:g}"]
+
+
+def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple[str, float]:
+    """Outcome of one command, and the seconds that it took."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     environment.pop("RANK", None)
     begun = time.monotonic()
@@ -85,6 +100,11 @@ def run(script: Path, ranks: int, hangs: bool, folder: Path) -> tuple[str, float
                 break
             time.sleep(0.1)
     finally:
+        if job is None and process.poll() is None:
+            # It takes back what its fault has done.
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
         for pid in [*below(process.pid), process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -98,9 +118,10 @@ def main() -> None:
     parser.add_argument("--least", default="4")
     parser.add_argument("--names", default="")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--injected", type=Path, nargs="+", default=[])
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        if options.suite is None:
+        if options.suite is None and not options.injected:
             options.suite = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "suite"
             words = [sys.executable, "-m", "hanglab.harness.cli", "list", "--as-suite"]
             subprocess.run([*words, str(options.suite)], check=True)
@@ -108,10 +129,22 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    rows = json.loads((options.suite / "suite.json").read_text())["scripts"]
     names = set(filter(None, options.names.split(",")))
+    if options.injected:
+        files = sorted(
+            file
+            for path in options.injected
+            for file in (path.rglob("*.py") if path.is_dir() else [path])
+            if "faults=[" in file.read_text()
+        )
+        rows = [{"file": str(file.resolve()), "observable": "hangs"} for file in files]
+        options.jobs = 1
+    else:
+        rows = json.loads((options.suite / "suite.json").read_text())["scripts"]
     if names:
-        rows = [row for row in rows if row["file"].rpartition("_")[0] in names]
+        rows = [
+            row for row in rows if names & {Path(row["file"]).stem, row["file"].rpartition("_")[0]}
+        ]
     receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as name:
@@ -124,15 +157,24 @@ def measure(options: argparse.Namespace) -> None:
         )
         rested, captured = [], []
         counts: dict[str, list[str]] = {"told": [], "not told": [], "false alarms": [], "quiet": []}
+        counts["ended by itself"] = []
 
         def one(row: dict[str, Any]) -> None:
             hangs = row["observable"] == "hangs"
-            script = options.suite.resolve() / row["file"]
-            outcome, seconds = run(script, row["ranks"], hangs, folder)
-            found = told(script.stem)
+            if options.injected:
+                EVENTS.clear()
+                script, job = Path(row["file"]), None
+                outcome, seconds = run(staged(script), job, hangs, folder)
+            else:
+                script = options.suite.resolve() / row["file"]
+                job = script.stem
+                outcome, seconds = run(torchrun(script, row["ranks"]), job, hangs, folder)
+            found = told(job)
             rested.extend(event["rested_s"] for event in found)
             captured.extend(event["captured_s"] for event in found)
             kind = ("told" if found else "not told") if hangs else None
+            if options.injected and outcome.startswith("ended"):
+                kind = "ended by itself"
             counts[kind or ("false alarms" if found else "quiet")].append(script.stem)
             wanted = f"{row.get('class', 'healthy')} {row.get('culprits', [])}"
             print(f"{script.stem:<44} {outcome:<44} {wanted:<36} {seconds:5.1f} s", flush=True)

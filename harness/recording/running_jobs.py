@@ -60,6 +60,8 @@ def ranks_of(pid: int) -> list[FoundRank]:
             return found
         above = _rank_above(pid)
         if above is None:
+            if recorded := _recorded_with(pid):
+                return recorded
             raise NoRanks(f"Neither process {pid} nor any below it is a rank.")
         pid = above
     return _siblings(pid) or found
@@ -116,6 +118,17 @@ def ranks_of_case(case: Path) -> list[FoundRank]:
             f"No rank of {case} runs here any more.", f"`hanglab analyze {case}` reads the Case."
         )
     return found
+
+
+def _recorded_with(pid: int) -> list[FoundRank]:
+    """The ranks of the Case into which a process is recorded, whatever its environment lacks.
+
+    A fork that became a rank by variables of its own shows the kernel its parent's.
+    """
+    case = procfs.environment(pid).get("HANGLAB_CASE", "")
+    with contextlib.suppress(HanglabError, OSError):
+        return ranks_of_case(Path(case)) if case else []
+    return []
 
 
 def capture_recorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> Path:

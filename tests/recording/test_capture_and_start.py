@@ -26,9 +26,12 @@ from recording_support import (
     trigger_of,
 )
 
+from hanglab import scenarios
 from hanglab.analyzer.engine import analyze
+from hanglab.harness.recording.running_jobs import ranks_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.system import procfs
 
 pytestmark = needs_torch
 
@@ -247,3 +250,23 @@ def agent_of(case: Path) -> int:
             if b"hanglab.recorder.agent" in words and os.fsencode(case) in words:
                 return int(name)
     raise AssertionError("no agent")
+
+
+def test_forked_ranks_that_know_their_numbers_alone_are_known_by_their_case(tmp_path: Path) -> None:
+    scenario = Path(scenarios.__file__).parent / "synchronization" / "skipped_collective.py"
+    words = [*HANGLAB, "run", scenario, "--no-control", "--hang-after", "60"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with started(words, tmp_path, **quiet) as run:
+
+        def registered() -> list[int]:
+            hosts = tmp_path.glob("runs/2*/skipped_collective/fault/0/case/hosts")
+            ranks = [one for found in hosts for one in CaseReader(found.parent).ranks]
+            return [one.pid for rank in ranks if (one := rank.read(files.PROCESS)) is not None]
+
+        pids = wait_for(lambda: len(found := registered()) == 4 and found, "four ranks")
+        assert "RANK" not in procfs.environment(pids[2]), "or this shows nothing"
+        ranks = ranks_of(pids[2])
+        assert {rank.pid: rank.rank for rank in ranks}.keys() == set(pids)
+        assert sorted(rank.rank for rank in ranks) == [0, 1, 2, 3]
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
