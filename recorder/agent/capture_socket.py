@@ -55,7 +55,7 @@ class CaptureSocket:
         return self._listener.fileno() if self._listener is not None else None
 
     def accept(self) -> CaptureRequest | None:
-        """What somebody asks for; None if nobody does."""
+        """The capture that somebody asks for; None if nobody does."""
         if self._listener is None:
             return None
         try:
