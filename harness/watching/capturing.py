@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from hanglab.harness.launchers.supervision.agent_process import FINISH_S
 from hanglab.harness.recording import case_folder
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase
@@ -23,6 +25,8 @@ from hanglab.recorder.system.host_name import host_name
 
 #: Seconds after which a capture with its verdict is given up.
 _MOST_S = 300.0
+#: Seconds for a capture that is ended to end what it has started, which has FINISH_S for that.
+_TIDY_S = FINISH_S + 5.0
 _COMMAND = (sys.executable, "-m", "hanglab.harness.cli")
 _WORDS = 400
 
@@ -72,8 +76,12 @@ class RunningCommand:
         return self._process.poll() is not None
 
     def kill(self) -> None:
+        """End it as Ctrl-C does, which ends its agent, too; by force where that takes too long."""
         if self._process.poll() is None:
-            # It is the leader of its group, with the agent that it has started.
+            self._process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_TIDY_S)
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
