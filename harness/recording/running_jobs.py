@@ -135,7 +135,7 @@ def capture_recorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> 
     """Have a recorded job captured into its own Case, by its agent or by a new one."""
     runtime = Path(ranks[0].runtime or case)
     words = "asked for by hanglab capture"
-    if request_capture(runtime, words, watch_s, _MOST * max(watch_s, 60.0)):
+    if request_capture(runtime, words, _MOST * max(watch_s, 60.0)):
         return case
     _watch(case, runtime, [], ranks, watch_s)
     return case

@@ -1,6 +1,6 @@
 """Letting others ask the agent for a capture, over a socket in the runtime folder.
 
-One line of JSON, ``{"command": "capture", "detail": "...", "watch_s": "5"}``, is answered by one:
+One line of JSON, ``{"command": "capture", "detail": "..."}``, is answered by one:
 ``{"captured": true, "case": "..."}`` once the Case has been written.
 """
 
@@ -9,23 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 #: Name of the socket in the runtime folder.
 NAME = "agent.sock"
 _PATH_BYTES = 100
-
-
-class CaptureRequest(NamedTuple):
-    detail: str
-    #: ``time.monotonic()`` when it came.
-    at_s: float
-    #: Seconds in which to see whether a job at rest moves; None for as long as it takes.
-    watch_s: float | None
 
 
 class CaptureSocket:
@@ -54,8 +44,8 @@ class CaptureSocket:
     def descriptor(self) -> int | None:
         return self._listener.fileno() if self._listener is not None else None
 
-    def accept(self) -> CaptureRequest | None:
-        """The capture that somebody asks for; None if nobody does."""
+    def accept(self) -> str | None:
+        """The reason for which somebody asks for a capture; None if nobody does."""
         if self._listener is None:
             return None
         try:
@@ -68,12 +58,11 @@ class CaptureSocket:
             request = msgspec.json.decode(line, type=dict[str, str])
             if request.get("command") != "capture":
                 raise ValueError
-            watch_s = float(request["watch_s"]) if "watch_s" in request else None
         except (OSError, ValueError, msgspec.MsgspecError):
             connection.close()
             return None
         self._waiting.append(connection)
-        return CaptureRequest(request.get("detail", ""), time.monotonic(), watch_s)
+        return request.get("detail", "")
 
     def answer(self, case: Path) -> None:
         """Tell those who wait that the Case has been written."""
@@ -92,16 +81,13 @@ class CaptureSocket:
             connection.close()
 
 
-def request_capture(runtime: Path, detail: str, watch_s: float, timeout_s: float) -> bool:
-    """Ask the agent of a runtime folder; False where none answers in time.
-
-    A job that rests is looked at for ``watch_s``.
-    """
+def request_capture(runtime: Path, detail: str, timeout_s: float) -> bool:
+    """Ask the agent of a runtime folder; False where none answers in time."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
             connection.connect(os.fspath(runtime / NAME))
-            request = {"command": "capture", "detail": detail, "watch_s": f"{watch_s:g}"}
+            request = {"command": "capture", "detail": detail}
             connection.sendall(msgspec.json.encode(request) + b"\n")
             answer = connection.makefile("rb").readline(1 << 16)
             return bool(msgspec.json.decode(answer, type=dict[str, object]).get("captured"))

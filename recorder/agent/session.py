@@ -13,7 +13,7 @@ from pathlib import Path
 from hanglab.recorder.agent import snapshots
 from hanglab.recorder.agent.after_capture import AfterCapture
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.capture_socket import CaptureRequest, CaptureSocket
+from hanglab.recorder.agent.capture_socket import CaptureSocket
 from hanglab.recorder.agent.case_metadata import CaseMetadata
 from hanglab.recorder.agent.driver_channel import KINDS, Command, DriverChannel
 from hanglab.recorder.agent.host.sampler import HostSampler
@@ -102,7 +102,7 @@ class Session:
         self._due: tuple[TriggerKind, str] | None = None
         self._last_discovery = 0.0
         #: When somebody asked for a capture (monotonic), and with what words.
-        self._asked: CaptureRequest | None = None
+        self._asked: tuple[float, str] | None = None
         self._channel = DriverChannel(listening=standalone is None)
         #: Whether nobody tells how ranks ended.
         self._unaided = unaided or standalone is not None
@@ -155,7 +155,7 @@ class Session:
         if not self._captured or self._unaided:
             self._rank_ends.notice(watcher.ranks)
         if self._asked is not None:
-            self._serve(self._asked)
+            self._serve(*self._asked)
         self._tell_of_ranks()
         if self._captured:
             self._look_after_capture()
@@ -235,11 +235,10 @@ class Session:
         else:
             self._tell("due", kind=due[0], detail=due[1], quiet_s=self._watcher.quiet_s)
 
-    def _serve(self, asked: CaptureRequest) -> None:
+    def _serve(self, asked: float, detail: str) -> None:
         """Capture for somebody, once it shows whether the job moves."""
-        watcher, detail = self._watcher, asked.detail
-        patience_s = asked.watch_s or _PATIENT * self._after_capture.patience
-        patient = time.monotonic() - asked.at_s <= patience_s
+        watcher = self._watcher
+        patient = time.monotonic() - asked <= _PATIENT * self._after_capture.patience
         if self._captured:
             self._asked = None
             self._control.answer(self._case)
@@ -316,7 +315,7 @@ class Session:
             if descriptor == requests:
                 asked = self._control.accept()
                 if asked is not None:
-                    self._asked = asked
+                    self._asked = time.monotonic(), asked
             elif descriptor == commands:
                 for command in self._channel.read():
                     self._obey(command)

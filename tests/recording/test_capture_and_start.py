@@ -254,9 +254,9 @@ def agent_of(case: Path) -> int:
 
 def test_forked_ranks_that_know_their_numbers_alone_are_known_by_their_case(tmp_path: Path) -> None:
     scenario = Path(scenarios.__file__).parent / "synchronization" / "skipped_collective.py"
-    words = [*HANGLAB, "run", scenario, "--no-control", "--hang-after", "600"]
+    words = [*HANGLAB, "run", scenario, "--no-control", "--hang-after", "60"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with started(words, tmp_path, **quiet):
+    with started(words, tmp_path, **quiet) as run:
 
         def registered() -> list[int]:
             hosts = tmp_path.glob("runs/2*/skipped_collective/fault/0/case/hosts")
@@ -268,8 +268,5 @@ def test_forked_ranks_that_know_their_numbers_alone_are_known_by_their_case(tmp_
         ranks = ranks_of(pids[2])
         assert {rank.pid: rank.rank for rank in ranks}.keys() == set(pids)
         assert sorted(rank.rank for rank in ranks) == [0, 1, 2, 3]
-        # Its own recorder takes the capture, and is not as patient as it would be by itself.
-        done = hanglab("capture", str(pids[2]), "--json", "--watch", "3", cwd=tmp_path)
-        verdict = json.loads(done.stdout)
-        assert (verdict["status"], verdict["culprits"]) == ("hung", [1]), done.stderr
-        assert trigger_of(Path(ranks[0].case))[0] == "request"
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
