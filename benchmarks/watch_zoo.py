@@ -5,8 +5,8 @@
 
 Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
 one) under torchrun, recorded by nobody; or scenarios whose fault strikes from outside, which
-``hanglab run`` stages, one after the other, and records.
-Limits are shorter than those of the service, in proportion; the rest is the same.
+``hanglab run`` stages, one after the other, and records.  Limits are shorter than those of the
+service, in proportion; the rest is the same.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from typing import Any
 #: Seconds for a hang to be told, and for a healthy script to end.
 HUNG_S = 120.0
 ENDS_S = 200.0
-#: Limit of the recorder of a staged scenario: longer than the watch's.  A watch that finds such a
-#: job at rest has it captured by that recorder, which takes its own time to be sure.
+#: Limit of the recorder of a staged scenario, longer than the watch's.  A watch that finds such a
+#: job at rest has it captured by that recorder, which takes its own time to be sure; the run then
+#: ends the job, and the watch still judges the Case.
 RECORDED_S = 15.0
+JUDGED_S = 20.0
 
 EVENTS: list[dict[str, Any]] = []
 
@@ -89,7 +91,7 @@ def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    outcome = "not told"
+    outcome, ended = "not told", 0.0
     try:
         while time.monotonic() - begun < (HUNG_S if hangs else ENDS_S):
             if found := told(job):
@@ -97,7 +99,9 @@ def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple
                 break
             if process.poll() is not None:
                 outcome = f"ended with {process.returncode}"
-                break
+                ended = ended or time.monotonic()
+                if job is not None or time.monotonic() - ended > JUDGED_S:
+                    break
             time.sleep(0.1)
     finally:
         if job is None and process.poll() is None:
@@ -176,7 +180,11 @@ def measure(options: argparse.Namespace) -> None:
             if options.injected and outcome.startswith("ended"):
                 kind = "ended by itself"
             counts[kind or ("false alarms" if found else "quiet")].append(script.stem)
-            wanted = f"{row.get('class', 'healthy')} {row.get('culprits', [])}"
+            wanted = (
+                ""
+                if options.injected
+                else f"{row.get('class', 'healthy')} {row.get('culprits', [])}"
+            )
             print(f"{script.stem:<44} {outcome:<44} {wanted:<36} {seconds:5.1f} s", flush=True)
 
         try:

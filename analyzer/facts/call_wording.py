@@ -34,16 +34,22 @@ def _known_as(group: ProcessGroup) -> str:
     Torch numbers the groups of a job; under ``use_local_synchronization`` it takes hashes of the
     members, which tell a reader nothing that the members do not.
     """
-    if group.description == _UNDESCRIBED and group.members:
+    if _is_undescribed(group):
         ranks = name_ranks(group.members)
         return f"group {group.name} of {ranks}" if group.name.isdecimal() else ranks
     return group.description or group.name
 
 
+def _is_undescribed(group: ProcessGroup) -> bool:
+    return group.description == _UNDESCRIBED and bool(group.members)
+
+
 def name_group(group: ProcessGroup) -> str:
-    """``group pipeline``, ``group 2 of ranks 0-3``."""
+    """``group pipeline``, ``group 2 of ranks 0-3``, ``the group of ranks 0-3``."""
     known = _known_as(group)
-    return known if known.startswith("group ") else f"group {known}"
+    if _is_undescribed(group):
+        return known if group.name.isdecimal() else f"the group of {known}"
+    return f"group {known}"
 
 
 def location(call: Call | None) -> Location | None:

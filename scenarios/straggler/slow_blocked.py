@@ -26,8 +26,8 @@ def slow_blocked(job):
     seconds = 0.030 if job.faulty and job.rank == 2 else 0.018  # FAULT
     threading.Thread(target=serve, args=(service, seconds), daemon=True).start()
     gradient = torch.ones(1000)
-    # Much longer than a busy machine lets a thread wait for its turn.  The recorder looks twenty
-    # times a second: some hundred samples tell its line.
+    # So long that waits for a processor, at a load of 9 on two, do not hide the difference.  The
+    # recorder looks twenty times a second: some hundred samples tell its line.
     for _ in job.steps(140):
         client.send(b"0")
         client.recv(1)  # SEEN

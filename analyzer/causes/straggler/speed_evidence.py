@@ -17,6 +17,9 @@ from hanglab.recorder.slowness.thresholds import (
     STALLED_SHARE,
 )
 
+#: What would tell why a rank is late of which neither samples nor the kernel tell.
+_RUN_OF_ITS_OWN = "a run in which each rank has a processor of its own, profiled where it is late"
+
 
 @dataclass
 class SpeedEvidence:
@@ -76,10 +79,6 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             ]
         ),
     )
-
-
-#: What would tell why a rank is late of which neither samples nor the kernel tell.
-_RUN_OF_ITS_OWN = "a run in which each rank has a processor of its own, profiled where it is late"
 
 
 def _unexplained(window: JobWindow, rank: int) -> str:
