@@ -199,9 +199,17 @@ def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bo
     if own is None:
         running_jobs.capture_unrecorded(case, ranks, watch)
     else:
-        running_jobs.capture_recorded(own, ranks, watch)
+        running_jobs.capture_recorded(own, ranks, watch, _say_rest)
         if case != own:
             shutil.copytree(own, case, dirs_exist_ok=True)
     code = analyze_and_show(case, as_json)
     typer.echo(f"hanglab: the Case is {case}", err=True)
     return code
+
+
+def _say_rest(rested_s: float, limit_s: float) -> None:
+    typer.echo(
+        f"hanglab: the job has rested for {rested_s:.0f} s; its recorder counts it as hung after "
+        f"{limit_s:.0f} s",
+        err=True,
+    )

@@ -70,7 +70,7 @@ def left_case() -> Path | None:
 def _capture(ranks: list[FoundRank], case: Path, watch_s: float) -> Path:
     own = running_jobs.recorded_case(ranks)
     if own is not None:
-        return running_jobs.capture_recorded(own, ranks, watch_s)
+        return running_jobs.capture_recorded(own, ranks, watch_s, lambda rested_s, limit_s: None)
     case.mkdir(mode=0o700)
     return running_jobs.capture_unrecorded(case, ranks, watch_s)
 

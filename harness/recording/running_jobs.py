@@ -6,7 +6,7 @@ import contextlib
 import os
 import pwd
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hanglab.harness.errors import HanglabError, UsageError
@@ -131,11 +131,20 @@ def _recorded_with(pid: int) -> list[FoundRank]:
     return []
 
 
-def capture_recorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> Path:
-    """Have a recorded job captured into its own Case, by its agent or by a new one."""
+def capture_recorded(
+    case: Path,
+    ranks: Sequence[FoundRank],
+    watch_s: float,
+    told: Callable[[float, float], None],
+) -> Path:
+    """Have a recorded job captured into its own Case, by its agent or by a new one.
+
+    Its agent decides by its own limit that a job at rest stands still; ``told`` gets the seconds of
+    rest and that limit until then.
+    """
     runtime = Path(ranks[0].runtime or case)
     words = "asked for by hanglab capture"
-    if request_capture(runtime, words, _MOST * max(watch_s, 60.0)):
+    if request_capture(runtime, words, _MOST * max(watch_s, 60.0), told):
         return case
     _watch(case, runtime, [], ranks, watch_s)
     return case

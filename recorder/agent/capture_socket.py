@@ -1,7 +1,8 @@
 """Letting others ask the agent for a capture, over a socket in the runtime folder.
 
 One line of JSON, ``{"command": "capture", "detail": "..."}``, is answered by one:
-``{"captured": true, "case": "..."}`` once the Case has been written.
+``{"captured": true, "case": "..."}`` once the Case has been written.  Before it, while it does not
+show yet whether the job moves, come lines as ``{"captured": false, "rested_s": 7, "limit_s": 60}``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,6 +19,14 @@ import msgspec
 #: Name of the socket in the runtime folder.
 NAME = "agent.sock"
 _PATH_BYTES = 100
+#: Seconds between two lines to who waits.
+_TELL_EVERY_S = 5.0
+
+
+class _Answer(msgspec.Struct):
+    captured: bool
+    rested_s: float = 0.0
+    limit_s: float = 0.0
 
 
 class CaptureSocket:
@@ -25,6 +36,7 @@ class CaptureSocket:
         self.address = runtime / NAME
         self._listener: socket.socket | None = None
         self._waiting: list[socket.socket] = []
+        self._last_told_s = float("-inf")
         if len(os.fsencode(self.address)) > _PATH_BYTES:
             return
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -64,6 +76,16 @@ class CaptureSocket:
         self._waiting.append(connection)
         return request.get("detail", "")
 
+    def tell_rest(self, rested_s: float, limit_s: float) -> None:
+        """Tell those who wait, now and then, for how long of which limit the job has rested."""
+        if time.monotonic() - self._last_told_s < _TELL_EVERY_S:
+            return
+        self._last_told_s = time.monotonic()
+        line = msgspec.json.encode({"captured": False, "rested_s": rested_s, "limit_s": limit_s})
+        for connection in self._waiting:
+            with contextlib.suppress(OSError):
+                connection.sendall(line + b"\n")
+
     def answer(self, case: Path) -> None:
         """Tell those who wait that the Case has been written."""
         waiting, self._waiting = self._waiting, []
@@ -81,15 +103,26 @@ class CaptureSocket:
             connection.close()
 
 
-def request_capture(runtime: Path, detail: str, timeout_s: float) -> bool:
-    """Ask the agent of a runtime folder; False where none answers in time."""
+def request_capture(
+    runtime: Path, detail: str, timeout_s: float, told: Callable[[float, float], None]
+) -> bool:
+    """Ask the agent of a runtime folder; False where none answers in time.
+
+    ``told`` gets the seconds for which the job has rested and the limit, while it rests.
+    """
+    deadline = time.monotonic() + timeout_s
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout_s)
             connection.connect(os.fspath(runtime / NAME))
             request = {"command": "capture", "detail": detail}
             connection.sendall(msgspec.json.encode(request) + b"\n")
-            answer = connection.makefile("rb").readline(1 << 16)
-            return bool(msgspec.json.decode(answer, type=dict[str, object]).get("captured"))
+            answers = connection.makefile("rb")
+            while time.monotonic() < deadline:
+                answer = msgspec.json.decode(answers.readline(1 << 16), type=_Answer)
+                if answer.captured:
+                    return True
+                told(answer.rested_s, answer.limit_s)
     except (OSError, msgspec.MsgspecError):
-        return False
+        pass
+    return False

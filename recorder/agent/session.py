@@ -248,6 +248,8 @@ class Session:
         elif watcher.quiet_s < _REST or not patient:
             self._asked = None
             self._take("request", detail)
+        else:
+            self._control.tell_rest(watcher.quiet_s, watcher.threshold())
 
     def _take(self, kind: TriggerKind, detail: str) -> None:
         watcher = self._watcher

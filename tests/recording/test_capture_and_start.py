@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,23 @@ def test_recorded_job_is_captured_into_its_own_case(tmp_path):
         assert json.loads(done.stdout)["culprits"] == [1], "another agent takes its place"
     done = hanglab("capture", case, cwd=tmp_path)
     assert done.returncode == 4 and "runs here any more" in done.stderr
+
+
+def test_capture_of_a_recorded_job_at_rest_says_what_it_waits_for(tmp_path):
+    case = tmp_path / "case"
+    record = [*HANGLAB, "record", "--out", case, "--hang-after", "12", "--then", "leave", "--"]
+    with hanging(tmp_path, *record) as job:
+
+        def waited() -> subprocess.CompletedProcess[str] | None:
+            """None where the capture came so early that its last steps still counted."""
+            done = hanglab("capture", str(job.pid), "--json", cwd=tmp_path)
+            return done if "has rested" in done.stderr else None
+
+        done = wait_for(waited, "a capture of the job at rest")
+    assert json.loads(done.stdout)["culprits"] == [1]
+    lines = re.findall(r"has rested for (\d+) s; its recorder counts .* after (\d+) s", done.stderr)
+    assert lines and all(0 <= int(rested) <= int(limit) for rested, limit in lines), done.stderr
+    assert {int(limit) for _, limit in lines} >= {12}, "the recorder's own limit"
 
 
 def in_code(tmp_path: Path, temporary: Path, *arguments: str) -> list[subprocess.Popen[str]]:

@@ -99,13 +99,16 @@ def nothing_is_left(cluster: SlurmCluster, folder: Path, case: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "code", "status"), [("hangs", 124, "hung"), ("fails", 1, "failed")]
+    ("what", "code", "status", "hang_after_s"),
+    # Peers of one that fails end one after the other, which takes seconds on a busy machine.
+    [("hangs", 124, "hung", 3.0), ("fails", 1, "failed", 60.0)],
 )
 def test_ranks_of_both_nodes_are_in_one_case(
-    what: str, code: int, status: str, cluster: SlurmCluster, tmp_path: Path
+    what: str, code: int, status: str, hang_after_s: float, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     case = tmp_path / "case"
-    with started(["salloc", *ALLOCATION, *command(tmp_path, what, case)], tmp_path) as process:
+    words = ["salloc", *ALLOCATION, *command(tmp_path, what, case, hang_after_s)]
+    with started(words, tmp_path) as process:
         assert process.wait(PATIENCE_S) == code, said(tmp_path)
     verdict = analyze(case)
     assert (verdict.status.value, verdict.culprits) == (status, [3])
