@@ -54,6 +54,15 @@ def watch(
             "in proportion.",
         ),
     ] = 120.0,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            callback=finite,
+            metavar="DAYS",
+            help="Remove this host's Cases after so many days; without it they stay.",
+        ),
+    ] = None,
     below: Annotated[
         int | None,
         typer.Option(
@@ -128,10 +137,12 @@ def watch(
     until Ctrl-C or SIGTERM.
     """
     from hanglab.harness.errors import HanglabError, UsageError
+    from hanglab.harness.watching.capturing import cases_here
     from hanglab.harness.watching.followups import Followups
     from hanglab.harness.watching.history import WatchHistory
     from hanglab.harness.watching.pace import PaceLimits
     from hanglab.harness.watching.places import state_folder
+    from hanglab.harness.watching.retention import CaseRetention
     from hanglab.harness.watching.service import WatchService, WatchSettings
     from hanglab.harness.watching.telling import Teller
 
@@ -154,10 +165,13 @@ def watch(
         _say(f"{error} {error.advice}")
     teller.webhook = _webhook(webhook, webhook_secret_file, webhook_ca)
     settings = WatchSettings(folder, limits, end_jobs=then == "kill", below=below)
-    service = WatchService(settings, teller.tell, _say)
-    server = _metrics(metrics, service, teller, token_file, tls_certificate, tls_key)
     if url is not None or opentelemetry:
         teller.followups = Followups(_say)
+    retention = None
+    if keep is not None:
+        retention = CaseRetention(cases_here(folder), keep, _say, lambda: teller.unsent)
+    service = WatchService(settings, teller.tell, _say, retention)
+    server = _metrics(metrics, service, teller, token_file, tls_certificate, tls_key)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())

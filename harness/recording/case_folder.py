@@ -12,6 +12,8 @@ from pathlib import Path
 from hanglab.harness.errors import UsageError
 from hanglab.recorder.system.mount_table import space_of
 
+#: What names of folders begin with that nobody has named.
+NAME_PREFIX = "hanglab-case-"
 _ADVICE = "Name a new or empty folder with --out, or leave --out out."
 
 
@@ -65,10 +67,10 @@ def want_of_room(case: Path) -> str:
 def name_folder(folder: Path) -> Path:
     """A name below ``folder`` that nothing has yet."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = folder / f"hanglab-case-{stamp}"
+    path = folder / f"{NAME_PREFIX}{stamp}"
     number = 1
     while os.path.lexists(path):
-        path = folder / f"hanglab-case-{stamp}-{number}"
+        path = folder / f"{NAME_PREFIX}{stamp}-{number}"
         number += 1
     return path
 

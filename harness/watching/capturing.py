@@ -106,7 +106,7 @@ class RunningCapture:
         words = ["capture", str(pid), "--json", "--watch", f"{watch_s:g}"]
         if own is None:
             folders.make_private(out)
-            self.case = case_folder.name_folder(out / _host())
+            self.case = case_folder.name_folder(cases_here(out))
             words += ["--out", str(self.case)]
         self._own = own is not None
         self._command = RunningCommand(words)
@@ -135,8 +135,9 @@ class RunningCapture:
         self.discard()
 
 
-def _host() -> str:
-    return folders.host_folder("", host_name()).name
+def cases_here(out: Path) -> Path:
+    """The folder below ``out``, which hosts may share, of this host's Cases."""
+    return out / folders.host_folder("", host_name()).name
 
 
 def _at_rest(case: Path | None) -> bool | None:

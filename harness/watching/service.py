@@ -20,6 +20,7 @@ from hanglab.harness.watching.finding import FoundJob, JobFinder
 from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
 from hanglab.harness.watching.readings import RankReader, read_all
+from hanglab.harness.watching.retention import CaseRetention
 from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.attach.registration import process_age
 from hanglab.recorder.attach.tree import FoundRank
@@ -81,7 +82,9 @@ class WatchService:
         settings: WatchSettings,
         tell: Callable[[WatchEvent], None],
         say: Callable[[str], None],
+        retention: CaseRetention | None = None,
     ) -> None:
+        self._retention = retention
         self._settings = settings
         self._tell = tell
         self._say = say
@@ -161,6 +164,8 @@ class WatchService:
         if now_s - self._searched_s >= self._search_s:
             self._searched_s = now_s
             self._search(now_s)
+            if self._retention is not None:
+                self._retention.look()
         for job in list(self._jobs.values()):
             if job.readers:
                 self._look_at(job)

@@ -79,6 +79,11 @@ class Teller:
         # Its culprits were counted with the failures that it sums up.
         return replace(event, kind="storm", summary=words, case=None, url=None, culprits_here=[])
 
+    @property
+    def unsent(self) -> int:
+        """Uploads and reports still to be made."""
+        return self.followups.pending if self.followups is not None else 0
+
     def metrics(self, jobs: Sequence[dict[str, Any]], suspicions: int) -> str:
         """Text for Prometheus."""
         with self._lock:
@@ -113,7 +118,7 @@ class Teller:
                 ),
                 "followups_pending": (
                     "gauge", "Uploads and reports still to be made.",
-                    [({}, self.followups.pending if self.followups else 0)],
+                    [({}, self.unsent)],
                 ),
             }
         )  # fmt: skip

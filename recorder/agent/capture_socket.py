@@ -23,7 +23,7 @@ _PATH_BYTES = 100
 _TELL_EVERY_S = 5.0
 
 
-class _Answer(msgspec.Struct):
+class _CaptureReply(msgspec.Struct):
     captured: bool
     rested_s: float = 0.0
     limit_s: float = 0.0
@@ -119,7 +119,7 @@ def request_capture(
             connection.sendall(msgspec.json.encode(request) + b"\n")
             answers = connection.makefile("rb")
             while time.monotonic() < deadline:
-                answer = msgspec.json.decode(answers.readline(1 << 16), type=_Answer)
+                answer = msgspec.json.decode(answers.readline(1 << 16), type=_CaptureReply)
                 if answer.captured:
                     return True
                 told(answer.rested_s, answer.limit_s)
