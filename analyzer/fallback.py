@@ -19,11 +19,12 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.collateral_exits import ended_at_once
 from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
-from hanglab.analyzer.facts.scheduler import told_why
+from hanglab.analyzer.facts.scheduler import asked_to_end, told_why
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
@@ -102,7 +103,7 @@ def _unseen(facts: CaseFacts) -> list[int]:
 def _by_scheduler(facts: CaseFacts) -> tuple[str, str] | None:
     """Sentence on the end that a scheduler gave the job, and what to do; None without one."""
     scheduler = facts.scheduler
-    if scheduler is None or scheduler.asked_to_end is None:
+    if scheduler is None or asked_to_end(scheduler) is None:
         return None
     return told_why(scheduler)
 
@@ -218,6 +219,12 @@ def undecided(facts: CaseFacts) -> Verdict:
 
 def _hang_summary(facts: CaseFacts) -> str:
     if facts.case and facts.all_ended:
+        if sent := ended_at_once(facts):
+            names = " and ".join(sorted(one.name for one in sent))
+            return (
+                f"All ranks were ended by {names} within a second: somebody else ended the job, or "
+                "its launcher once one of them was gone; nothing shows which."
+            )
         ended = [rank for rank, view in sorted(facts.ranks.items()) if view.failed]
         return f"The job failed at {name_ranks(ended)}, but the evidence does not show why."
     outside = absent_ranks(facts) if facts.case else []

@@ -87,15 +87,17 @@ def first_collective(launcher: SlurmLauncher) -> tuple[float, float]:
         return max(float(log.read_text()) for log in logs) - begun, ended
 
 
-def _slurm(*words: str) -> str:
+def slurm(*words: str) -> str:
+    """Output of a command of Slurm's."""
     return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def _job() -> str:
-    return _slurm("squeue", "--noheader", "--format=%A").split()[0]
+def job_number() -> str:
+    """Number of the job that runs."""
+    return slurm("squeue", "--noheader", "--format=%A").split()[0]
 
 
-def _sent(number: signal.Signals) -> End:
+def sent(number: signal.Signals) -> End:
     return lambda hanglab, folder: hanglab.send_signal(number)
 
 
@@ -105,16 +107,16 @@ def _said(code: int) -> End:
 
 def _asked(*words: str) -> End:
     def end(hanglab: subprocess.Popen[bytes], folder: Path) -> None:
-        _slurm(*(word.format(job=_job()) for word in words))
+        slurm(*(word.format(job=job_number()) for word in words))
 
     return end
 
 
-def _killed(needle: str, number: signal.Signals = signal.SIGKILL, all_: bool = False) -> End:
+def killed(needle: str, number: signal.Signals = signal.SIGKILL, all_: bool = False) -> End:
     """Sends a signal to the first process of the job, or all, whose command line names this."""
 
     def end(hanglab: subprocess.Popen[bytes], folder: Path) -> None:
-        job = _job()
+        job = job_number()
         words = needle.format(job=job)
         lines = {pid: " ".join(procfs.command_line(pid)) for pid in procfs.everyone()}
         found = [pid for pid, line in lines.items() if words in line and os.fspath(folder) in line]
@@ -124,7 +126,7 @@ def _killed(needle: str, number: signal.Signals = signal.SIGKILL, all_: bool = F
     return end
 
 
-def _twice(hanglab: subprocess.Popen[bytes], folder: Path) -> None:
+def twice(hanglab: subprocess.Popen[bytes], folder: Path) -> None:
     hanglab.send_signal(signal.SIGINT)
     time.sleep(0.2)
     hanglab.send_signal(signal.SIGINT)
@@ -134,11 +136,11 @@ _URGENT = ("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output
 ENDS: dict[str, End] = {
     "all ranks end well": _said(0),
     "a rank fails": _said(3),
-    "SIGINT to hanglab": _sent(signal.SIGINT),
-    "SIGINT twice": _twice,
-    "SIGTERM to hanglab": _sent(signal.SIGTERM),
-    "SIGHUP to hanglab": _sent(signal.SIGHUP),
-    "SIGKILL to hanglab": _sent(signal.SIGKILL),
+    "SIGINT to hanglab": sent(signal.SIGINT),
+    "SIGINT twice": twice,
+    "SIGTERM to hanglab": sent(signal.SIGTERM),
+    "SIGHUP to hanglab": sent(signal.SIGHUP),
+    "SIGKILL to hanglab": sent(signal.SIGKILL),
     "scancel": _asked("scancel", "{job}"),
     "scancel --full": _asked("scancel", "--full", "{job}"),
     "scancel --signal=KILL": _asked("scancel", "--signal=KILL", "{job}"),
@@ -146,12 +148,12 @@ ENDS: dict[str, End] = {
     "time limit": _asked("scontrol", "update", "JobId={job}", "EndTime=now"),
     "preemption": _asked(*_URGENT, "--wrap=true"),
     "SIGKILL to the batch script": _asked("scancel", "--batch", "--signal=KILL", "{job}"),
-    "SIGKILL to a rank": _killed("gated_rank"),
-    "SIGKILL to all ranks": _killed("gated_rank", all_=True),
-    "SIGKILL to a node's process": _killed("slurm.node_main 1"),
-    "SIGKILL to an srun": _killed("srun --jobid {job}"),
-    "SIGKILL to an agent": _killed("recorder.agent --several"),
-    "SIGSTOP to a node's process": _killed("slurm.node_main 1", signal.SIGSTOP),
+    "SIGKILL to a rank": killed("gated_rank"),
+    "SIGKILL to all ranks": killed("gated_rank", all_=True),
+    "SIGKILL to a node's process": killed("slurm.node_main 1"),
+    "SIGKILL to an srun": killed("srun --jobid {job}"),
+    "SIGKILL to an agent": killed("recorder.agent --several"),
+    "SIGSTOP to a node's process": killed("slurm.node_main 1", signal.SIGSTOP),
 }
 
 
@@ -181,7 +183,7 @@ def left_after(end: End) -> tuple[str, float]:
         left = ""
         while time.monotonic() < begun + _GONE_S + 30:
             if hanglab.poll() is not None:
-                left = _left(folder)
+                left = left_of(folder)
                 if not left:
                     return "", time.monotonic() - begun
             time.sleep(0.1)
@@ -189,10 +191,11 @@ def left_after(end: End) -> tuple[str, float]:
         return left or "hanglab still runs", time.monotonic() - begun
 
 
-def _left(folder: Path) -> str:
+def left_of(folder: Path) -> str:
+    """Processes that name the folder, and jobs, in words."""
     words = os.fspath(folder)
     pids = [p for p in procfs.everyone() if words in " ".join(procfs.command_line(p))]
-    jobs = _slurm("squeue", "--noheader", "--format=%A").split()
+    jobs = slurm("squeue", "--noheader", "--format=%A").split()
     return " ".join([*(f"process {pid}" for pid in pids), *(f"job {job}" for job in jobs)])
 
 

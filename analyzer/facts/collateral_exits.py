@@ -28,7 +28,7 @@ def failures(facts: CaseFacts) -> list[Failure]:
 
 
 def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
-    for those in (_ended_after_failure, partial(_ended_together, facts)):
+    for those in (_ended_after_failure, partial(_ended_together, facts), partial(_killed, facts)):
         ranks = {t.view.rank for t in those(found)}
         found = [
             replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
@@ -151,6 +151,32 @@ def _ended_together(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
     there = {rank for rank, view in facts.ranks.items() if view.host in hosts}
     struck = len(hosts) == 1 and there == ranks and len(facts.ranks) > len(there)
     return [t for t in asked if not (struck and t in early)]
+
+
+def _killed(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
+    """Ranks of a job that SIGKILL ended as a whole, but for one that was alone the first.
+
+    No rank does that to itself, and of those that a kernel picks some stay.
+    """
+    killed = [t for t in found if _ended_by(t, frozenset({signal.SIGKILL}))]
+    if len(killed) < 2 or {t.view.rank for t in killed} != {*facts.ranks}:
+        return []
+    last_ns = min(t.at_ns or 0 for t in killed) + END_BLUR_NS
+    early = [t for t in killed if (t.at_ns or 0) <= last_ns]
+    return [t for t in killed if len(early) > 1 or t not in early]
+
+
+def ended_at_once(facts: CaseFacts) -> set[signal.Signals]:
+    """Signals that ended all ranks within a blur, by which others end a job; else none."""
+    ends = [view.ended for view in facts.ranks.values()]
+    if not ends or facts.inputs.missing_ranks or None in ends:
+        return set()
+    times = [end.at.wall_ns for end in ends if end is not None]
+    signals = {end.signal for end in ends if end is not None}
+    together = max(times) - min(times) <= END_BLUR_NS
+    if not together or not signals <= _SENT | {signal.SIGKILL}:
+        return set()
+    return {signal.Signals(number) for number in signals if number is not None}
 
 
 def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:

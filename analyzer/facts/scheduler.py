@@ -8,6 +8,8 @@ from hanglab.recorder.case.records import Clock, Exit, SchedulerRecord
 
 #: A signal arrives before its message does: ends by one so shortly before were by the same.
 _BEFORE_NS = 1_000_000_000
+#: States of jobs that ended as their own command did: then their steps are ended, agents' too.
+_BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGKILL})
 
 #: Words for why, and what to do about it, by the scheduler's state of the job.
@@ -37,7 +39,7 @@ _UNSAID = ("and does not say why", "Ask `sacct -j` or the cluster's administrato
 
 def asked_to_end(record: SchedulerRecord | None) -> Clock | None:
     """Time at which the scheduler asked the job to end, by the clock of the job; else None."""
-    return record.asked_to_end if record is not None else None
+    return None if record is None or record.state in _BY_ITSELF else record.asked_to_end
 
 
 def by_scheduler(end: Exit, record: SchedulerRecord | None) -> bool:

@@ -215,6 +215,25 @@ def test_a_launcher_ends_the_others_of_a_rank_that_was_killed() -> None:
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [0])
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_who_ended_all_ranks_at_once_is_none_of_them(number: int) -> None:
+    """No rank sends itself SIGKILL; who came first within a second cannot be told."""
+    views = [ended(view(rank), code=None, signal=number) for rank in range(4)]
+    verdict = conclude(job(views, trigger=None))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert f"All ranks were ended by {signal.Signals(number).name} within" in verdict.summary
+
+
+def test_a_rank_that_was_killed_seconds_before_the_others_is_named() -> None:
+    views = [ended(view(rank), code=None, signal=signal.SIGKILL) for rank in range(4)]
+    for one in views[1:]:
+        assert one.exit is not None
+        at = one.exit.at
+        one.exit.at = Clock(at.wall_ns + 3 * SECOND, at.mono_ns + 3 * SECOND)
+    verdict = conclude(job(views, trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [0])
+
+
 def test_the_order_in_which_ends_are_noted_within_a_second_says_nothing() -> None:
     asked = ended(view(0), code=None, signal=signal.SIGTERM)
     failed = ended(view(1), code=7)

@@ -41,6 +41,13 @@ def test_ends_are_the_schedulers_from_its_asking_on(
     assert not by_scheduler(end, None)
 
 
+@pytest.mark.parametrize("state", ["FAILED", "COMPLETED"])
+def test_a_job_that_ended_as_its_command_did_was_ended_by_nobody(state: str) -> None:
+    """Slurm ends agents then, which is what they noted."""
+    end = Exit(Clock(ASKED, 0), None, signal.SIGKILL)
+    assert not by_scheduler(end, record(state))
+
+
 def test_the_reason_is_told_where_it_is_known() -> None:
     assert told_why(record())[0] == "Slurm ended the job at its time limit"
     assert told_why(record("COMPLETING"))[0] == "Slurm ended the job and does not say why"
