@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_start import End, job_number, killed, left_of, sent, slurm, twice
+from slurm_start import End, job_number, killed, left_of, sent, slurm
 
 from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case.reader import CaseReader
@@ -91,14 +91,29 @@ def _ranks(number: signal.Signals, all_: bool = False) -> End:
     return end
 
 
+def _twice(record: subprocess.Popen[bytes], folder: Path) -> None:
+    """As a terminal does it, to the whole group; srun ends its ranks at two within a second."""
+    os.killpg(record.pid, signal.SIGINT)
+    time.sleep(0.3)
+    os.killpg(record.pid, signal.SIGINT)
+
+
+def _interrupted(record: subprocess.Popen[bytes], folder: Path) -> None:
+    for _ in range(20):
+        os.killpg(record.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            record.wait(0.5)
+            return
+
+
 _URGENT = ("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
 ENDS: dict[str, End] = {
     "all ranks end well": _said("well"),
     "a rank raises": _said("raise"),
     "a rank exits with 3": _said("exit"),
     "a rank hangs": _said("hang"),
-    "SIGINT to record": sent(signal.SIGINT),
-    "SIGINT twice": twice,
+    "Ctrl-C twice": _twice,
+    "Ctrl-C until it ends": _interrupted,
     "SIGTERM to record": sent(signal.SIGTERM),
     "SIGHUP to record": sent(signal.SIGHUP),
     "SIGKILL to record, scancel": _killed_record,
@@ -139,10 +154,13 @@ def left_after(end: End, show: bool) -> str:
             with suppress(ProcessLookupError):
                 os.killpg(record.pid, signal.SIGKILL)
             record.wait()
+            slurm("scancel", "--me")
             for pid in procfs.everyone():
                 if os.fspath(folder) in " ".join(procfs.command_line(pid)):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+            while slurm("squeue", "--noheader", "--me"):
+                time.sleep(0.2)
 
 
 def _left_after(
@@ -165,7 +183,7 @@ def _left_after(
     verdict = analyze(case)
     blamed = ", ".join(map(str, verdict.culprits)) or "nobody"
     status = f"{verdict.status.value}, {blamed}"
-    return f"{words:34} code {record.returncode:4}  {len(CaseReader(case).ranks)} ranks  {status}"
+    return f"{words:34} code {record.returncode!s:4}  {len(CaseReader(case).ranks)} ranks  {status}"
 
 
 def _left(folder: Path, case: Path) -> str:

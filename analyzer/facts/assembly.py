@@ -77,6 +77,18 @@ def _until(raised: list[Happened], last: Clock | None) -> list[Happened]:
     return [one for one in raised if one.at.wall_ns <= last.wall_ns]
 
 
+def _noted_end(rank: RankCase) -> Exit | None:
+    """The end that was seen, else the one that the rank announced by ``os._exit``.
+
+    That is noted as it is called, and nothing can keep a process from its end then.
+    """
+    end = rank.read(files.EXIT)
+    if end is not None and not end.vanished:
+        return end
+    last = rank.read(files.PROGRAM_ENDS)[-1:]
+    return next((Exit(one.at, one.code) for one in last if one.how == "os._exit"), end)
+
+
 def _exit(
     rank: RankCase, end: Exit | None, job: JobRecord | None, scheduler: SchedulerRecord | None
 ) -> Exit | None:
@@ -94,7 +106,7 @@ def _exit(
     lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in processes)
     interrupted = _interrupted(job)
     let_be = interrupted is None or end.at.wall_ns <= interrupted.wall_ns
-    well = not end.code and end.signal is None and let_be
+    well = not end.code and end.signal is None and not end.vanished and let_be
     return None if lived and not well else end
 
 
@@ -144,7 +156,7 @@ def _view(rank: RankCase, job: JobRecord | None, scheduler: SchedulerRecord | No
     moments = [one for one in (captured, asked_to_end(scheduler)) if one is not None]
     last = min(moments, key=lambda at: at.wall_ns, default=None)
     ahead = ahead_of_job(job, rank.host)
-    end = rank.read(files.EXIT)
+    end = _noted_end(rank)
     ends = on_job_clock([end] if end is not None else [], ahead)
     return RankView(
         rank=rank.rank,

@@ -113,7 +113,7 @@ class RankView:
     @property
     def failed(self) -> bool:
         end = self.ended
-        return end is not None and (bool(end.code) or end.signal is not None)
+        return end is not None and (bool(end.code) or end.signal is not None or end.vanished)
 
     @cached_property
     def rank_stacks(self) -> list[StackSample]:

@@ -19,6 +19,7 @@ from hanglab.analyzer.verdict import Cause
 
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_KILL = frozenset({signal.SIGKILL})
 
 
 def failures(facts: CaseFacts) -> list[Failure]:
@@ -84,7 +85,7 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
     That is what a launcher does to those that are left: it asks first and kills later.
     """
     collateral = _failed_after_an_end(found)
-    for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, END_BLUR_NS)):
+    for sent, blur_ns in ((_KILL | _SENT, 0), (_SENT, END_BLUR_NS)):
         first = min(
             (t.at_ns for t in found if t.at_ns is not None and (t.differs or _is_first(t, sent))),
             default=None,
@@ -108,7 +109,7 @@ def _is_first(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
 def _failed_at(failure: Failure) -> int | None:
     """Time at which the rank was noted to have ended badly by itself."""
     end = failure.view.ended
-    if end is None or not failure.view.failed or end.signal in _SENT | {signal.SIGKILL}:
+    if end is None or not failure.view.failed or end.signal in _SENT | _KILL:
         return None
     return end.at.wall_ns
 
@@ -158,7 +159,7 @@ def _killed(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
 
     No rank does that to itself, and of those that a kernel picks some stay.
     """
-    killed = [t for t in found if _ended_by(t, frozenset({signal.SIGKILL}))]
+    killed = [t for t in found if _ended_by(t, _KILL)]
     if len(killed) < 2 or {t.view.rank for t in killed} != {*facts.ranks}:
         return []
     last_ns = min(t.at_ns or 0 for t in killed) + END_BLUR_NS
@@ -174,14 +175,17 @@ def ended_at_once(facts: CaseFacts) -> set[signal.Signals]:
     times = [end.at.wall_ns for end in ends if end is not None]
     signals = {end.signal for end in ends if end is not None}
     together = max(times) - min(times) <= END_BLUR_NS
-    if not together or not signals <= _SENT | {signal.SIGKILL}:
+    if not together or not signals <= _SENT | _KILL:
         return set()
     return {signal.Signals(number) for number in signals if number is not None}
 
 
 def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
+    """Of an end that nobody told of it may have been any signal."""
     end = failure.view.ended
-    return failure.source == "exit" and end is not None and end.signal in sent
+    if end is None or failure.source != "exit":
+        return False
+    return end.vanished or end.signal in sent
 
 
 def ended_before_failures(view: RankView, found: list[Failure]) -> bool:

@@ -29,7 +29,7 @@ from hanglab.analyzer.facts.tracebacks import (
     printed_tracebacks,
     tracebacks_of_ranks,
 )
-from hanglab.analyzer.strengths import PROVED, SEEN, SHOWN
+from hanglab.analyzer.strengths import CONCLUDED, PROVED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.records import StackFrame
@@ -152,19 +152,23 @@ def _quote(text: str, row: ErrorText) -> str:
 def _exit_failure(view: RankView) -> Failure | None:
     """A rank that ended badly without any traceback."""
     end = view.ended
-    if end is None or not (end.code or end.signal is not None):
+    if end is None or not view.failed:
         return None
     number = end.signal
     if number is None and end.code is not None and end.code > 128 and end.code - 128 < 65:
         number = end.code - 128
     said = view.stderr[-4000:]
-    felt = number == signal.SIGABRT and classify(said, Kind.CONSEQUENCE) is not None
+    felt = (number == signal.SIGABRT or end.vanished) and classify(
+        said, Kind.CONSEQUENCE
+    ) is not None
     if number is not None:
         try:
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
         detail = f"ended by {name}"
+    elif end.vanished:
+        detail = "ended in the midst of its work, and nobody told how"
     else:
         detail = f"exited with code {end.code} and no traceback"
     cause, frame = Cause.CRASH, None
@@ -184,7 +188,7 @@ def _exit_failure(view: RankView) -> Failure | None:
         end.at.wall_ns,
         felt,
         "exit",
-        confidence=SHOWN,
+        confidence=CONCLUDED if end.vanished else SHOWN,
         gave_up=felt and gave_up(said),
         differs=felt and REFUSED_SIZE.pattern.search(said) is not None,
     )

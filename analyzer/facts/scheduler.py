@@ -47,7 +47,7 @@ def by_scheduler(end: Exit, record: SchedulerRecord | None) -> bool:
     asked = asked_to_end(record)
     if asked is None:
         return False
-    earliest = asked.wall_ns - (_BEFORE_NS if end.signal in _SIGNALS else 0)
+    earliest = asked.wall_ns - (_BEFORE_NS if end.vanished or end.signal in _SIGNALS else 0)
     return end.at.wall_ns >= earliest
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.rank_ends import UNTOLD
+from hanglab.recorder.agent.rank_ends import UNTOLD, untold
 from hanglab.recorder.agent.unregistered_ranks import ESCAPED
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
@@ -94,7 +94,7 @@ class CaseMetadata:
         been told late.
         """
         recorded = {rank.rank for rank in ranks if (rank.folder / files.PROGRESS.name).exists()}
-        ended = {rank.rank for rank in ranks if (rank.folder / files.EXIT.name).exists()}
+        ended = {rank.rank for rank in ranks if rank.exit is not None and not untold(rank.exit)}
         return [
             absence
             for absence in self._capture.absent

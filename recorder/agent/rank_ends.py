@@ -13,7 +13,7 @@ from hanglab.recorder.agent.capture import ended, failing, told
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
-from hanglab.recorder.case.records import Exit
+from hanglab.recorder.case.records import Clock, Exit
 from hanglab.recorder.case.writer import clock, write
 
 #: For a rank that vanished, the launcher may still tell how.
@@ -32,19 +32,19 @@ class RankEnds:
         self.ending = False
         #: When a rank was first seen to have failed (monotonic), and how.
         self.failure: tuple[float, str] | None = None
-        self._vanished: dict[Path, float] = {}
+        self._vanished: dict[Path, tuple[float, Clock]] = {}
 
     def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
         """Ranks that have ended without anybody having said how.  ``last``: nobody will."""
         now = time.monotonic()
         for rank in ranks:
             status = rank.seen_status
-            if rank.exit is not None and status is not None and _untold(rank.exit):
+            if rank.exit is not None and status is not None and untold(rank.exit):
                 end = ended(status, rank.exit.by_recorder)
                 self.note(rank, msgspec.structs.replace(end, at=rank.exit.at))
             if not rank.gone or rank.exit is not None:
                 continue
-            since = self._vanished.setdefault(rank.folder, now)
+            since, at = self._vanished.setdefault(rank.folder, (now, clock()))
             if status is not None:
                 self.note(rank, ended(status, self.ending))
             elif now - since < _WAIT_S and not last:
@@ -52,23 +52,24 @@ class RankEnds:
             elif self.ending:
                 self.note(rank, Exit(clock(), None, int(signal.SIGKILL), True))
             else:
-                self.note(rank, Exit(clock()), vanished=rank.phase != "exiting")
+                self.note(rank, Exit(at, vanished=rank.phase != "exiting"))
 
-    def note(self, rank: WatchedRank, end: Exit, vanished: bool = False) -> None:
-        """The rank has ended so; ``vanished`` from the midst of its work."""
+    def note(self, rank: WatchedRank, end: Exit) -> None:
+        """The rank has ended so."""
         rank.exit = end
-        if _untold(end):
+        if untold(end):
             self._miss(files.EXIT.name, UNTOLD, rank.rank)
-        self.write(rank.folder, rank.rank, end, vanished)
+        self.write(rank.folder, rank.rank, end)
 
-    def write(self, folder: Path, rank: int, end: Exit, vanished: bool = False) -> None:
+    def write(self, folder: Path, rank: int, end: Exit) -> None:
         """Notes the end of a rank that has no more than a folder."""
-        if not _untold(end):
+        # Whoever started it may have told meanwhile, and knows better.
+        if (end.vanished and not (folder / files.EXIT.name).exists()) or not untold(end):
             try:
                 write(folder, files.EXIT, end)
             except OSError as error:
                 self._miss(files.EXIT.name, f"could not be written: {error}", rank)
-        if vanished or failing(end):
+        if end.vanished or failing(end):
             self.failed(f"rank {rank} {told(end)}")
 
     def failed(self, detail: str) -> None:
@@ -77,5 +78,6 @@ class RankEnds:
             self.failure = time.monotonic(), detail
 
 
-def _untold(end: Exit) -> bool:
+def untold(end: Exit) -> bool:
+    """True where neither a code nor a signal is known."""
     return end.code is None and end.signal is None

@@ -353,6 +353,15 @@ class Exit(msgspec.Struct):
     signal: int | None = None
     #: True if hanglab ended it (after the capture); then it is no evidence.
     by_recorder: bool = False
+    #: True if nobody told how, but not by its interpreter's end: by a signal, or ``_exit``.
+    vanished: bool = False
+
+    @property
+    def words(self) -> str:
+        """Its end, in words such as "ended with code 3"."""
+        if self.signal is not None:
+            return f"ended by signal {self.signal}"
+        return "ended, nobody told how" if self.code is None else f"ended with code {self.code}"
 
 
 class ProgramEnd(msgspec.Struct):

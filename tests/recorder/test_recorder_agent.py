@@ -15,11 +15,14 @@ from conditions import wait_for
 from recorder_support import Agent, play_rank, short_folder
 
 from hanglab.recorder.agent import samples
+from hanglab.recorder.agent.rank_ends import RankEnds
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.reader import CaseReader
-from hanglab.recorder.case.records import StackFrame, ThreadStack
+from hanglab.recorder.case.records import Exit, StackFrame, ThreadStack
+from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.system import stacks
 from hanglab.recorder.system.stacks import NoStacks, position, threads_of
@@ -173,6 +176,24 @@ def test_vanished_process_and_reused_id(tmp_path):
     assert rank.stat() is None
     with pytest.raises(NoStacks, match="ended"):
         samples.rank_stacks(rank, tmp_path, capture=True)
+
+
+def test_an_end_that_nobody_tells_is_noted_and_what_is_told_stays(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    rank = watched(tmp_path, child.pid)
+    child.wait()
+    wait_for(lambda: rank.look(0.05, learn=True) and rank.gone, "the end")
+    missed: list[tuple[str, str, int | None]] = []
+    ends = RankEnds(tmp_path, lambda *what: missed.append(what))
+    ends.notice([rank], last=True)
+    noted = decoder_of(Exit).decode((rank.folder / files.EXIT.name).read_bytes())
+    assert (noted.vanished, noted.words) == (True, "ended, nobody told how")
+    assert missed == [("exit.json", "nobody told how it ended", rank.rank)]
+    assert ends.failure is not None
+    told = Exit(clock(), code=3)
+    write(rank.folder, files.EXIT, told)
+    ends.write(rank.folder, rank.rank, noted)
+    assert decoder_of(Exit).decode((rank.folder / files.EXIT.name).read_bytes()) == told
 
 
 def thread(*functions: str, main: bool = True, file: str = "train.py") -> ThreadStack:

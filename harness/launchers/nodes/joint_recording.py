@@ -299,6 +299,13 @@ class JointRecording:
         wall_ns = end.at.wall_ns + self._ahead.get(number, 0)
         end = msgspec.structs.replace(end, at=Clock(wall_ns, end.at.mono_ns))
         with suppress(OSError):
-            if not (folder / files.EXIT.name).exists():
+            if not _is_told(folder / files.EXIT.name):
                 write(folder, files.EXIT, end)
             write_tail(folder / files.STDERR.name, stderr)
+
+
+def _is_told(path: Path) -> bool:
+    """True where an end stands there, and how the rank ended."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return not decoder_of(Exit).decode(path.read_bytes()).vanished
+    return False

@@ -118,7 +118,7 @@ def _since_ns(process: RankProcess | None, counters: Counters | None) -> int:
 def _ended(rank: RankCase, process: RankProcess | None) -> str:
     end = rank.read(files.EXIT)
     if end is not None:
-        return f"ended by signal {end.signal}" if end.signal else f"ended with code {end.code}"
+        return end.words
     if process is not None and _is_here(rank) and procfs.has_ended(process.pid):
         return "has ended"
     return ""

@@ -75,8 +75,7 @@ def _kind_of_call(call: Call) -> Hashable:
 
 def _state(view: RankView) -> str:
     if view.ended is not None:
-        end = view.ended
-        return f"ended by signal {end.signal}" if end.signal else f"ended with code {end.code}"
+        return view.ended.words
     return {"T": "stopped", "t": "traced", "D": "uninterruptible", "Z": "defunct"}.get(
         view.state, ""
     )

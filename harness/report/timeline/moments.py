@@ -63,8 +63,7 @@ def _of_rank(view: RankView) -> Iterator[Moment]:
         words = f"{child.kind} {child.pid} ended: {_ending(child.code, child.signal)}"
         yield Moment(child.at.wall_ns, "exit", words, view.rank, view.host)
     if view.exit is not None:
-        whose = "was ended by the recorder" if view.exit.by_recorder else "ended"
-        words = f"{whose}: {_ending(view.exit.code, view.exit.signal)}"
+        words = "was ended by the recorder" if view.exit.by_recorder else view.exit.words
         yield Moment(view.exit.at.wall_ns, "exit", words, view.rank, view.host)
     for sample in view.rank_stacks:
         yield Moment(

@@ -12,7 +12,14 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import GroupCounter
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, ProgramEnd, StackFrame
+from hanglab.recorder.case.records import (
+    Clock,
+    CodeLoop,
+    CodeShape,
+    Exit,
+    ProgramEnd,
+    StackFrame,
+)
 
 SECOND = 1_000_000_000
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
@@ -86,6 +93,29 @@ def test_a_killed_rank_crashed_and_has_no_line() -> None:
     verdict = conclude(job([killed, lost(0), lost(1), lost(3)], trigger=None))
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2])
     assert verdict.location is None
+
+
+def vanished(rank: int, at: int = 3000):  # type: ignore[no-untyped-def]
+    v = ended(view(rank))
+    v.exit = Exit(Clock(at, at), vanished=True)
+    return v
+
+
+def test_a_rank_that_vanished_before_its_peers_lost_it_is_named() -> None:
+    verdict = conclude(job([vanished(2, at=500), lost(0), lost(1), lost(3)], trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2])
+    assert "nobody told how" in verdict.summary
+
+
+def test_ranks_that_vanish_after_one_that_failed_are_a_launcher_s_doing() -> None:
+    culprit = raised(view(1), "ValueError", "label 8 of 8 classes", user(14, "check"), at=2000)
+    verdict = conclude(job([culprit, *(vanished(r) for r in (0, 2, 3))], trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+
+
+def test_ranks_that_vanish_together_are_nobody_s_fault() -> None:
+    verdict = conclude(job([vanished(r) for r in range(4)], trigger="exit"))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
 
 
 def test_errors_that_are_all_consequences_accuse_nobody() -> None:
