@@ -28,6 +28,7 @@ from hanglab.recorder.system import procfs, socket_folders
 _RANKS = 4
 _UP_S, _GONE_S = 120.0, 30.0
 _HANG_AFTER_S = 5.0
+_SRUN = ("srun", "--nodes=2", "--ntasks-per-node=2")
 
 #: Ranks that all_reduce until a file says how they end; rank 3 does that, the others go on.
 _PROGRAM = """\
@@ -106,6 +107,24 @@ def _interrupted(record: subprocess.Popen[bytes], folder: Path) -> None:
             return
 
 
+def _killed_srun(record: subprocess.Popen[bytes], folder: Path) -> None:
+    words = [*_SRUN, sys.executable, os.fspath(folder / "ends.py")]
+    found = [pid for pid in procfs.everyone() if procfs.command_line(pid) == words]
+    assert found
+    os.kill(min(found), signal.SIGKILL)
+
+
+def _then_well(first: End) -> End:
+    """The job goes on, as it should, and ends by itself."""
+
+    def end(record: subprocess.Popen[bytes], folder: Path) -> None:
+        first(record, folder)
+        time.sleep(2.0)
+        _said("well")(record, folder)
+
+    return end
+
+
 _URGENT = ("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
 ENDS: dict[str, End] = {
     "all ranks end well": _said("well"),
@@ -125,9 +144,9 @@ ENDS: dict[str, End] = {
     "SIGKILL to a rank": _ranks(signal.SIGKILL),
     "SIGKILL to all ranks": _ranks(signal.SIGKILL, all_=True),
     "SIGSTOP to a rank": _ranks(signal.SIGSTOP),
-    "SIGKILL to the user's srun": killed("srun --nodes"),
-    "SIGKILL to an agent": killed("recorder.agent"),
-    "SIGKILL to an agent's srun": killed("srun --jobid"),
+    "SIGKILL to the user's srun": _killed_srun,
+    "SIGKILL to an agent": _then_well(killed("recorder.agent --several")),
+    "SIGKILL to an agent's srun": _then_well(killed("srun --jobid {job}")),
 }
 
 
@@ -139,7 +158,7 @@ def left_after(end: End, show: bool) -> str:
         script.write_text(_PROGRAM)
         words = [sys.executable, "-m", "hanglab.harness.cli", "record", "--out", os.fspath(case)]
         words += ["--hang-after", f"{_HANG_AFTER_S:g}", "--"]
-        words += ["srun", "--nodes=2", "--ntasks-per-node=2", sys.executable, os.fspath(script)]
+        words += [*_SRUN, sys.executable, os.fspath(script)]
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
         with told.open("wb") as file:
             record = subprocess.Popen(
