@@ -52,16 +52,17 @@ class RankEnds:
             elif self.ending:
                 self.note(rank, Exit(clock(), None, int(signal.SIGKILL), True))
             else:
-                self.note(rank, Exit(at, vanished=rank.phase != "exiting"))
+                early = rank.left_early()
+                self.note(rank, Exit(at, vanished=early is True), unexpected=early is not False)
 
-    def note(self, rank: WatchedRank, end: Exit) -> None:
-        """The rank has ended so."""
+    def note(self, rank: WatchedRank, end: Exit, unexpected: bool = False) -> None:
+        """The rank has ended so; ``unexpected`` as far as anybody knows."""
         rank.exit = end
         if untold(end):
             self._miss(files.EXIT.name, UNTOLD, rank.rank)
-        self.write(rank.folder, rank.rank, end)
+        self.write(rank.folder, rank.rank, end, unexpected)
 
-    def write(self, folder: Path, rank: int, end: Exit) -> None:
+    def write(self, folder: Path, rank: int, end: Exit, unexpected: bool = False) -> None:
         """Notes the end of a rank that has no more than a folder."""
         # Whoever started it may have told meanwhile, and knows better.
         if (end.vanished and not (folder / files.EXIT.name).exists()) or not untold(end):
@@ -69,7 +70,7 @@ class RankEnds:
                 write(folder, files.EXIT, end)
             except OSError as error:
                 self._miss(files.EXIT.name, f"could not be written: {error}", rank)
-        if end.vanished or failing(end):
+        if unexpected or failing(end):
             self.failed(f"rank {rank} {told(end)}")
 
     def failed(self, detail: str) -> None:

@@ -81,6 +81,11 @@ class WatchedRank:
     def phase(self) -> str:
         return self.counters.phase if self.counters is not None else ""
 
+    def left_early(self) -> bool | None:
+        """True if a rank that is gone never came to its interpreter's end; None if nobody knows."""
+        self._file.changes()  # it may have come there after the last look
+        return self.phase != "exiting" if self.counters is not None else None
+
     @property
     def ending(self) -> bool:
         """True if its interpreter is being taken down and has not come to rest in it."""
