@@ -126,6 +126,7 @@ def propose(
     effect: Effect | None = None,
     failure_on_record: bool = False,
     alternatives: Sequence[tuple[Cause, list[int], float]] = (),
+    advice: str | None = None,
 ) -> Proposal:
     """A proposal whose victims are, unless said otherwise, all other ranks.
 
@@ -148,7 +149,7 @@ def propose(
             confidence=confidence,
             summary=summary,
             evidence=list(evidence),
-            advice=cause.advice,
+            advice=advice or cause.advice,
             effect=effect,
         ),
         failure_on_record=failure_on_record,

@@ -180,6 +180,11 @@ def ended_at_once(facts: CaseFacts) -> set[signal.Signals]:
     return {signal.Signals(number) for number in signals if number is not None}
 
 
+def ended_by_others(view: RankView) -> bool:
+    """True where a signal ended the rank that no program sends itself."""
+    return view.ended is not None and view.ended.signal in _SENT | _KILL
+
+
 def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
     """Of an end that nobody told of it may have been any signal."""
     end = failure.view.ended

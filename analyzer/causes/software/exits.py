@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.collateral_exits import mark_collateral
+from hanglab.analyzer.facts.collateral_exits import ended_by_others, mark_collateral
 from hanglab.analyzer.facts.failures import (
     Failure,
     consequence_words,
@@ -44,6 +44,10 @@ _SAID = {
     Cause.RENDEZVOUS: "could not join the job",
     Cause.TEARDOWN: "failed at its end",
 }
+_KILLED = (
+    "No program sends itself such a signal: look for the kernel's want of memory (dmesg -T), for "
+    "limits of its container or scheduler, and for whoever may end processes there."
+)
 
 
 def _effect_on_peers(facts: CaseFacts, ranks: list[int]) -> str:
@@ -103,4 +107,5 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
             f"{name_line(location)}{_effect_on_peers(facts, ranks)}.",
             evidence=evidence,
             location=location,
+            advice=_KILLED if all(ended_by_others(t.view) for t in mine) else None,
         )

@@ -93,6 +93,7 @@ def test_a_killed_rank_crashed_and_has_no_line() -> None:
     verdict = conclude(job([killed, lost(0), lost(1), lost(3)], trigger=None))
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2])
     assert verdict.location is None
+    assert "want of memory" in verdict.advice and "core dump" not in verdict.advice
 
 
 def vanished(rank: int, at: int = 3000):  # type: ignore[no-untyped-def]
