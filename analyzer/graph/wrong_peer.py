@@ -61,12 +61,12 @@ def find_wrong_peer(
         return None
     misdirected = [one for one in candidates if _against_usual_peers(one, lookup)]
     if misdirected:
-        # Where another one is new to its call, too, they have something new to do together.
-        others = {
-            r: w for r, w in cycle.places.items() if w.seq is None and r != misdirected[0].rank
-        }
+        # Where another one is new to its call, too, they have something new to do together; but who
+        # is waited for in what it has often done has not come to its end with that.
+        first = misdirected[0].rank
+        others = {r: w for r, w in cycle.places.items() if w.seq is None and r != first}
         if any(_uses(r, w, lookup)[_own(r, w)] < USUAL_MESSAGES for r, w in others.items()):
-            return None
+            misdirected = [one for one in misdirected if _missed_as_ever(one, lookup)]
         misdirected = [
             one
             for one in misdirected
@@ -178,6 +178,15 @@ def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup)
     return mine[_own(wrong_peer.rank, wrong_peer.waiting)] < 2 and any(
         mine[use] >= USUAL_MESSAGES for use in _expected(wrong_peer)
+    )
+
+
+def _missed_as_ever(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
+    """True if somebody waits for the rank in what the two have often done, new as others may be."""
+    return any(
+        _uses(r, w, lookup)[_own(r, w)] >= USUAL_MESSAGES
+        for w in wrong_peer.missed
+        for r in w.waiters
     )
 
 

@@ -47,6 +47,7 @@ MENDED = {
         32001129,
         70000937,
     ),
+    "a wrong peer was not told where its peers had begun their next phase": (70001407,),
     "a stopped device was told as a call too many, though all had issued all": (42000629, 70001773),
     "the sizes of what met were told, and not the group that it met on": (30001039,),
     "two orders, each of several ranks, were told of two of them": (50021201, 50021283),
