@@ -273,6 +273,7 @@ def test_workers_without_hanglab_are_a_sentence(
             stderr=subprocess.DEVNULL,
         )
         try:
+            alone.wait_for_workers(1)
             where = alone.scheduler_address.replace("tcp://", "dask://")
             assert main(["analyze", str(folder), "--on", where]) == 4
         finally:

@@ -202,6 +202,8 @@ def test_agents_go_where_record_is_killed(cluster: SlurmCluster, tmp_path: Path)
         assert len(CaseReader(case).ranks) == 4
         assert cluster.run("squeue", "--noheader").strip(), "the job goes on"
         cluster.run("scancel", "--me")
+    wait_for(lambda: not cluster.run("squeue", "--noheader").strip(), "the job to be gone")
+    socket_folders.sweep()  # as the next agent does: the ranks had their sockets there to the end
     nothing_is_left(cluster, tmp_path, case)
 
 
