@@ -180,9 +180,10 @@ def ended_at_once(facts: CaseFacts) -> set[signal.Signals]:
     return {signal.Signals(number) for number in signals if number is not None}
 
 
-def ended_by_others(view: RankView) -> bool:
-    """True where a signal ended the rank that no program sends itself."""
-    return view.ended is not None and view.ended.signal in _SENT | _KILL
+def ended_by_others(failure: Failure) -> bool:
+    """True where the failure is no more than an end by a signal that others send."""
+    end = failure.view.ended
+    return failure.source == "exit" and end is not None and end.signal in _SENT | _KILL
 
 
 def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:

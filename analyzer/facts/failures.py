@@ -158,9 +158,8 @@ def _exit_failure(view: RankView) -> Failure | None:
     if number is None and end.code is not None and end.code > 128 and end.code - 128 < 65:
         number = end.code - 128
     said = view.stderr[-4000:]
-    felt = (number == signal.SIGABRT or end.vanished) and classify(
-        said, Kind.CONSEQUENCE
-    ) is not None
+    aborted = number == signal.SIGABRT or end.vanished
+    felt = aborted and classify(said, Kind.CONSEQUENCE) is not None
     if number is not None:
         try:
             name = signal.Signals(number).name

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hanglab.harness.recording.case_folder import NAME_PREFIX
+from hanglab.recorder.case.folders import HOSTS
 
 #: Seconds between two looks at what lies there, and in a day.
 _EVERY_S = 3600.0
@@ -45,7 +46,7 @@ class CaseRetention:
 
 
 def _is_case(folder: Path) -> bool:
-    return not folder.is_symlink() and (folder / "hosts").is_dir()
+    return not folder.is_symlink() and (folder / HOSTS).is_dir()
 
 
 def _written(case: Path) -> float:

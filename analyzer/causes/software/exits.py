@@ -45,8 +45,8 @@ _SAID = {
     Cause.TEARDOWN: "failed at its end",
 }
 _KILLED = (
-    "No program sends itself such a signal: look for the kernel's want of memory (dmesg -T), for "
-    "limits of its container or scheduler, and for whoever may end processes there."
+    "Such a signal comes from outside the program: look for the kernel's want of memory "
+    "(dmesg -T), for limits of its container or scheduler, and for whoever may end processes there."
 )
 
 
@@ -107,5 +107,5 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
             f"{name_line(location)}{_effect_on_peers(facts, ranks)}.",
             evidence=evidence,
             location=location,
-            advice=_KILLED if all(ended_by_others(t.view) for t in mine) else None,
+            advice=_KILLED if all(ended_by_others(t) for t in mine) else None,
         )

@@ -96,6 +96,15 @@ def test_a_killed_rank_crashed_and_has_no_line() -> None:
     assert "want of memory" in verdict.advice and "core dump" not in verdict.advice
 
 
+def test_a_rank_that_raised_before_a_launcher_ended_it_gets_the_advice_of_its_error() -> None:
+    culprit = raised(view(1), "ValueError", "label 8 of 8 classes", user(14, "check"))
+    verdict = conclude(
+        job([ended(culprit, code=None, signal=signal.SIGTERM), lost(0), lost(2)], trigger=None)
+    )
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+    assert "traceback" in verdict.advice
+
+
 def vanished(rank: int, at: int = 3000):  # type: ignore[no-untyped-def]
     v = ended(view(rank))
     v.exit = Exit(Clock(at, at), vanished=True)
