@@ -43,6 +43,10 @@ _STACKS_DEADLINE = 4.0
 #: A recorder thread that has not run for this long hardly answers: it gets less time.
 _STALE_HEARTBEAT_NS = 1_000_000_000
 _STALE_DEADLINE = 0.5
+#: Seconds for all that did not answer together, in which a thread that runs at all shows it: it is
+#: to run each 0.2 s, and many may ask for the processors.
+_LATE_S = 2.0
+_LATE_DEADLINES = (6.0, 9.0)
 
 
 #: Set to 1, this name of the environment asks for native frames as well.
@@ -58,6 +62,8 @@ class Capture:
         self._dumps = dumps or TorchDumps(None, None)
         self._native = os.environ.get(NATIVE) == "1"
         self.absent: list[Absence] = []
+        #: Ranks that were asked for their buffer and did not answer, why, and their heartbeat then.
+        self._unanswered: dict[WatchedRank, tuple[str, int | None]] = {}
 
     def take(
         self,
@@ -70,6 +76,7 @@ class Capture:
         ``gone`` are those that do not: what they shared with others is not the others' own.
         """
         ranks, gone = list(ranks), list(gone)
+        self._unanswered.clear()
         shared = stderr_files.shared_files([*ranks, *gone])
         now = time.monotonic()
         if host is not None:
@@ -93,6 +100,11 @@ class Capture:
             with ThreadPoolExecutor(4, "hanglab-capture") as pool:
                 for future in [pool.submit(self._take_one, rank) for rank in ranks]:
                     future.result()
+                late = [pool.submit(self._dump_late, rank) for rank in self._running_late()]
+                for future in late:
+                    future.result()
+        for rank, (reason, _) in self._unanswered.items():
+            self.miss(files.FLIGHT_RECORDER.name, reason, rank.rank)
         for rank in ranks:
             self._write(rank, files.PROCESSES.name, self._write_processes)
             self._write(rank, files.CHILDREN.name, self._write_dead_children)
@@ -148,22 +160,25 @@ class Capture:
             self.miss(what, f"could not be written: {error.strerror or error}", rank.rank)
 
     def _take_one(self, rank: WatchedRank) -> None:
-        refusal = self._dump(rank)
+        beat = rank.heartbeat_ns()
+        refusal = self._dump(rank, beat)
         if refusal and self._dumps.ask(rank) is not None and self._dumps.keep(rank, force=True):
             refusal = ""
-        # Now it says which operations have finished that nobody has waited for yet.
-        self._write(rank, files.PROGRESS.snapshot_name, self._keep_mapped)
-        self._write(rank, files.FLIGHT_RECORDER.snapshot_name, self._keep_documents)
+        self._keep(rank)
         samples = self._stacks(rank)
         if refusal:
-            refusal = _explained(refusal, samples)
-            self.miss(files.FLIGHT_RECORDER.name, refusal, rank.rank)
+            self._unanswered[rank] = (_explained(refusal, samples), beat)
         try:
             write(rank.folder, files.STACKS, [*rank.samples, *samples])
         except OSError as error:
             self.miss(files.STACKS.name, f"could not be written: {error.strerror}", rank.rank)
 
-    def _dump(self, rank: WatchedRank) -> str:
+    def _keep(self, rank: WatchedRank) -> None:
+        # Now it says which operations have finished that nobody has waited for yet.
+        self._write(rank, files.PROGRESS.snapshot_name, self._keep_mapped)
+        self._write(rank, files.FLIGHT_RECORDER.snapshot_name, self._keep_documents)
+
+    def _dump(self, rank: WatchedRank, beat: int | None) -> str:
         """Have the rank write its buffer; the reason if it did not, else ""."""
         stat = rank.stat()
         if stat is None or stat.state in "ZX":
@@ -172,16 +187,20 @@ class Capture:
             return "the rank has no recorder of its own"
         if stat.state in "Tt":
             return f"the process is stopped (state {stat.state})"
-        if stat.state == "D":
+        deadlines = [_BUFFER_DEADLINE, _STACKS_DEADLINE]
+        if beat is not None and time.monotonic_ns() - beat > _STALE_HEARTBEAT_NS:
+            deadlines[0] = _STALE_DEADLINE
+        refusal = self._ask(rank, deadlines)
+        if refusal and stat.state == "D":
+            # Asked all the same: it is its main thread that sleeps, and maybe for a moment.
             where = procfs.wchan(rank.pid)
             return f"the process sleeps uninterruptibly (state D) in {where or 'the kernel'}"
-        deadlines = [_BUFFER_DEADLINE, _STACKS_DEADLINE]
-        beat = rank.counters.heartbeat_mono_ns if rank.counters is not None else None
-        if beat is not None and time.monotonic_ns() - beat > _STALE_HEARTBEAT_NS:
-            deadlines = [_STALE_DEADLINE, _STACKS_DEADLINE]
+        return refusal
+
+    def _ask(self, rank: WatchedRank, deadlines: Iterable[float]) -> str:
         answered = 0
         try:
-            for answer in ask(socket_of(rank, self._runtime), "dump", deadlines):
+            for answer in ask(socket_of(rank, self._runtime), "dump", list(deadlines)):
                 answered += 1
                 for problem in answer.get("problems", []):
                     what, _, reason = str(problem).partition(": ")
@@ -191,6 +210,26 @@ class Capture:
                 return str(reason)
             self.miss(files.FLIGHT_RECORDER_STACKS.name, str(reason), rank.rank)
         return ""
+
+    def _running_late(self) -> list[WatchedRank]:
+        """Ranks that did not answer, and whose recorder's thread has run since."""
+        waiting = [
+            rank
+            for rank, (_, beat) in self._unanswered.items()
+            if beat is not None and (stat := rank.stat()) and stat.state not in "ZXTt"
+        ]
+        late: list[WatchedRank] = []
+        until = time.monotonic() + _LATE_S
+        while waiting and time.monotonic() < until:
+            late += [rank for rank in waiting if rank.heartbeat_ns() != self._unanswered[rank][1]]
+            waiting = [rank for rank in waiting if rank not in late]
+            time.sleep(0.05)
+        return late
+
+    def _dump_late(self, rank: WatchedRank) -> None:
+        if not self._ask(rank, _LATE_DEADLINES):
+            del self._unanswered[rank]
+            self._keep(rank)
 
     def _stacks(self, rank: WatchedRank) -> list[StackSample]:
         samples = []

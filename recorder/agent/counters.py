@@ -51,6 +51,13 @@ class CounterFile:
         counters = self.counters
         return counters is not None and counters.operation_event_ns + counters.group_events > 0
 
+    def heartbeat_ns(self) -> int | None:
+        """Time by the monotonic clock at which the rank's recorder thread last ran, as of now."""
+        if self._mapping is not None:
+            with contextlib.suppress(NotProgress):
+                return read_counters(self._mapping).heartbeat_mono_ns
+        return None
+
     def close(self) -> None:
         if self._mapping is not None:
             self._mapping.close()

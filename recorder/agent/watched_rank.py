@@ -81,6 +81,10 @@ class WatchedRank:
     def phase(self) -> str:
         return self.counters.phase if self.counters is not None else ""
 
+    def heartbeat_ns(self) -> int | None:
+        """Monotonic time at which its recorder thread last ran; None without counters."""
+        return self._file.heartbeat_ns()
+
     def left_early(self) -> bool | None:
         """True if a rank that is gone never came to its interpreter's end; None if nobody knows."""
         self._file.changes()  # it may have come there after the last look

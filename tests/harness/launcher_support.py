@@ -50,14 +50,24 @@ def exists(pid: int) -> bool:
         return False
 
 
-def listening(port: int) -> bool:
-    wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[1].endswith(wanted) and fields[3] == "0A":
-                return True
-    return False
+def listening(port: int, temporary: Path) -> bool:
+    """Whether a process listens there that was started with temporary files in ``temporary``.
+
+    Others may be given the port as soon as it is free.
+    """
+    owners = {
+        connection.pid
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+    }
+    return any(str(temporary) in _environment(pid) for pid in owners if pid is not None)
+
+
+def _environment(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def segments_left(names: Iterable[str]) -> list[str]:

@@ -40,12 +40,17 @@ class Run:
     announced: list[dict[str, Any]]
     pids: set[int]
 
+    def ports(self) -> list[int]:
+        """Those of the job on which somebody of it listens."""
+        announced = [one["port"] for one in self.announced]
+        return [port for port in announced if listening(port, self.temporary)]
+
     def remains(self) -> dict[str, object]:
         found = {
             "processes": sorted(pid for pid in self.pids if exists(pid)),
             "segments": segments_left(n for one in self.announced for n in one["segments"]),
             "files": sorted(os.listdir(self.temporary)),
-            "sockets": [one["port"] for one in self.announced if listening(one["port"])],
+            "sockets": self.ports(),
         }
         return {kind: what for kind, what in found.items() if what}
 
@@ -84,6 +89,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
         run.announced += [json.loads(path.read_text()) for path in sorted(ready.glob("*.json"))]
         if then == "wait":
             run.pids.update(process.pid for process in below(driver.pid))
+            assert bool(run.ports()) == bool(run.announced)
         for one in run.announced:
             assert one["sum"] == 2.0
             assert any(name.startswith("torch_") for name in one["segments"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 import time
@@ -13,8 +14,9 @@ from hanglab.recorder.case import evidence_files as files
 STATES = "states_program.py"
 
 
-def start(start_job, roles: str, hang_after: float = 0.8):
-    job = start_job(STATES, len(roles), {"ROLES": roles}, agent=("--hang-after", str(hang_after)))
+def start(start_job, roles: str, hang_after: float = 0.8, **environment: str):
+    environment["ROLES"] = roles
+    job = start_job(STATES, len(roles), environment, agent=("--hang-after", str(hang_after)))
     for rank in range(len(roles)):
         wait_for(lambda rank=rank: "stuck" in job.printed(rank), f"rank {rank} to be stuck")
     return job
@@ -94,6 +96,35 @@ def test_each_state_is_named_in_one_job(start_job):
             assert there != ((number, name) in reasons), (number, name, reasons)
 
 
+def test_a_rank_whose_main_thread_sleeps_uninterruptibly_may_answer(start_job, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    job = start(start_job, "dD", PIPE=str(pipe))
+    try:
+        job.agent.wait("captured")
+        job.agent.finish(ended_by_recorder=True)
+        case = job.read()
+        for rank in case.ranks:
+            assert "D" in {s.state for s in rank.read(files.PROCESSES)}
+            assert "start_below_the_pipe" in functions(rank)
+        assert case.ranks[0].read(files.FLIGHT_RECORDER)
+        # Whoever holds the interpreter's lock answers when it is awake again.
+        assert case.ranks[1].read(files.FLIGHT_RECORDER) is None
+        (reason,) = [a.reason for a in case.absent if a.what == files.FLIGHT_RECORDER.name]
+        assert "uninterruptibly" in reason
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_a_rank_that_answers_late_is_asked_again(start_job):
+    # Its recorder's thread runs, but others keep the interpreter from it for seconds.
+    job = start(start_job, "ll", hang_after=4)
+    job.agent.wait("captured")
+    job.agent.finish(ended_by_recorder=True)
+    case = job.read()
+    assert all(rank.read(files.FLIGHT_RECORDER) for rank in case.ranks), case.absent
+
+
 def test_native_frames_are_had_on_request(start_job, monkeypatch):
     monkeypatch.setenv("HANGLAB_NATIVE", "1")
     job = start(start_job, "ws")
@@ -133,7 +164,8 @@ def test_exception_is_written_and_survivors_are_captured(start_job):
         and one.read(files.PROGRESS) is not None
         and one.read(files.PROGRESS).phase == "exiting"
     )
-    assert "sleep_for_ever" in functions(zero) and zero.read(files.FLIGHT_RECORDER)
+    assert "sleep_for_ever" in functions(zero)
+    assert zero.read(files.FLIGHT_RECORDER), case.absent
 
 
 def test_a_rank_that_vanishes_untold_is_noticed(start_job):
