@@ -77,10 +77,6 @@ class Service:
                 self._listener.close()
             self._listener = None
 
-    def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self.address)
-
     def _run(self) -> None:
         while True:
             with contextlib.suppress(Exception):
