@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.graph.thresholds import CYCLE_STARTS
+from hanglab.analyzer.graph.closed_waits import (
+    Hold,
+    Holds,
+    closed_groups,
+    shortest_cycle,
+    waits_without,
+    within,
+)
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import RankSummary
@@ -171,20 +178,20 @@ def _without_need(
     outside = {end.rank for end in ends if end.kind == "outside" and not end.elsewhere}
     if not outside:
         return set()
-    edges: dict[int, set[int]] = {}
-    for rank in waits.by_rank:
+    absent = {id(waiting): Hold(waiting.not_entered) for waiting in waits.operations.values()}
+    holds = {}
+    for rank in waits.by_rank.keys() - (waits.stopped | waits.unsettled | waits.unordered):
         first = waits.first(rank)
-        doubtful = rank in waits.stopped | waits.unsettled | waits.unordered
-        if doubtful or merged.ranks[rank].history_truncated or any(map(_is_doubtful, first)):
-            continue
-        edges[rank] = {other for waiting in first for other in waiting.absent}
-    edges = {rank: others & edges.keys() for rank, others in edges.items()}
-    rings = set().union(*(c for c in _bottom_components(edges) if len(c) > 1))
+        if not (merged.ranks[rank].history_truncated or any(map(_is_doubtful, first))):
+            holds[rank] = [absent[id(waiting)] for waiting in first]
+    rings = set().union(*closed_groups(within(holds, holds)))
+    unfreed = {
+        id(waiting)
+        for waiting in waits.operations.values()
+        if waiting.explained or rings.issuperset(waiting.waiters)
+    }
     return {
-        end.rank
-        for end in ends
-        if end.rank in outside
-        and all(rings.issuperset(waiting.held_up_by(end.rank)) for waiting in end.awaited)
+        end.rank for end in ends if end.rank in outside and unfreed.issuperset(map(id, end.awaited))
     }
 
 
@@ -210,30 +217,25 @@ def _wait_cycles(
             freed.update(waiting.leaders)
         freed.update(r for r in waiting.absent if r not in waits.by_rank and r not in needless)
     left = set(waits.by_rank) - freed - reaching(waits, freed)
-    edges: dict[int, set[int]] = {}
-    for rank in left:
-        edges[rank] = {
-            other
-            for waiting in waits.first(rank)
-            for other in waiting.blockers(rank)
-            if other in left
-        }
-    return [
-        _wait_cycle(component, {rank: edges[rank] & component for rank in component}, waits)
-        for component in _bottom_components(edges)
-        if len(component) > 1
-    ]
+    kept = {
+        (id(waiting), leads): Hold(frozenset(waiting.holding(leads)))
+        for waiting in waits.operations.values()
+        for leads in (False, True)
+    }
+    holds = within(
+        {rank: [kept[id(w), rank in w.leaders] for w in waits.first(rank)] for rank in left},
+        left,
+    )
+    return [_wait_cycle(within(holds, group), waits) for group in closed_groups(holds)]
 
 
-def _wait_cycle(
-    component: set[int], edges: dict[int, set[int]], waits: OpenOperations
-) -> WaitCycle:
-    if any(waiting.any_source for rank in component for waiting in waits.first(rank)):
+def _wait_cycle(holds: Holds, waits: OpenOperations) -> WaitCycle:
+    if any(waiting.any_source for rank in holds for waiting in waits.first(rank)):
         # Whoever any of them could free has to be in it.
-        knot = {rank: waits.first(rank)[0] for rank in sorted(component)}
+        knot = {rank: waits.first(rank)[0] for rank in sorted(holds)}
         return WaitCycle(knot, all(w.certain for w in knot.values()), (), knot=True)
-    cycle = _shortest_cycle(_settled(edges, waits.unsettled) or edges)
-    keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
+    cycle = shortest_cycle(_settled(holds, waits.unsettled) or holds)
+    keys = [rank for rank in cycle if not waits_without(holds, rank)]
     if keys and keys[0] != cycle[0]:
         at = cycle.index(keys[0])
         cycle = cycle[at:] + cycle[:at]
@@ -246,99 +248,10 @@ def _wait_cycle(
     return WaitCycle(places, certain, tuple(keys))
 
 
-def _settled(edges: dict[int, set[int]], unsettled: set[int]) -> dict[int, set[int]]:
+def _settled(holds: Holds, unsettled: set[int]) -> Holds:
     """The part of a ring of whose ranks all are known to wait in what they have open, if any."""
-    if unsettled.isdisjoint(edges):
-        return edges
-    known = {rank: edges[rank] - unsettled for rank in edges if rank not in unsettled}
-    rings = [component for component in _bottom_components(known) if len(component) > 1]
-    return {rank: known[rank] & rings[0] for rank in sorted(rings[0])} if rings else {}
-
-
-def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:
-    best: list[int] = []
-    for start in sorted(edges)[:CYCLE_STARTS]:
-        came: dict[int, int] = {}
-        level = [start]
-        while level and start not in came:
-            following = []
-            for node in level:
-                for target in sorted(edges[node]):
-                    if target not in came:
-                        came[target] = node
-                        following.append(target)
-            level = following
-        path = [start]
-        while (before := came[path[-1]]) != start:
-            path.append(before)
-        if not best or len(path) < len(best):
-            best = path[::-1]
-        if len(best) == 2:
-            break
-    return best
-
-
-def _has_cycle(edges: dict[int, set[int]], without: int) -> bool:
-    """True if ranks still wait for each other once ``without`` is taken to go on."""
-    waiting = {
-        node: {target for target in targets if target != without}
-        for node, targets in edges.items()
-        if node != without
-    }
-    held_by: dict[int, list[int]] = {}
-    for node, targets in waiting.items():
-        for target in targets:
-            held_by.setdefault(target, []).append(node)
-    free = [node for node, targets in waiting.items() if not targets]
-    left = len(waiting)
-    while free:
-        node = free.pop()
-        left -= 1
-        for other in held_by.get(node, ()):
-            waiting[other].discard(node)
-            if not waiting[other]:
-                free.append(other)
-    return left > 0
-
-
-def _bottom_components(edges: dict[int, set[int]]) -> list[set[int]]:
-    """Strongly connected components that no edge leaves (Tarjan's algorithm, iterative)."""
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    found: list[set[int]] = []
-    for start in sorted(edges):
-        if start in number:
-            continue
-        work = [(start, iter(sorted(edges[start])))]
-        number[start] = low[start] = len(number)
-        stack.append(start)
-        on_stack.add(start)
-        while work:
-            node, targets = work[-1]
-            for target in targets:
-                if target not in number:
-                    number[target] = low[target] = len(number)
-                    stack.append(target)
-                    on_stack.add(target)
-                    work.append((target, iter(sorted(edges[target]))))
-                    break
-                if target in on_stack:
-                    low[node] = min(low[node], number[target])
-            else:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == number[node]:
-                    component = set()
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        component.add(member)
-                        if member == node:
-                            break
-                    if all(edges[member] <= component for member in component):
-                        found.append(component)
-    return found
+    if unsettled.isdisjoint(holds):
+        return holds
+    known = within(holds, holds.keys() - unsettled)
+    groups = closed_groups(known)
+    return within(known, groups[0]) if groups else {}

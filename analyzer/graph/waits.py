@@ -80,11 +80,18 @@ class OpenOperation:
 
     def blockers(self, rank: int) -> Iterator[int]:
         """Other ranks that hold ``rank`` up here, as far as is known."""
+        return (other for other in self.holding(rank in self.leaders) if other != rank)
+
+    def holding(self, leader: bool) -> Iterator[int]:
+        """Ranks that hold up the waiters here: those that lead, or those behind older operations.
+
+        A leader that stands here does not hold itself up.
+        """
         if self.explained:
             return
         yield from self.absent
-        if rank in self.leaders:
-            yield from (other for other in self.behind if other != rank)
+        if leader:
+            yield from self.behind
             if self.open:
                 yield from self.unknown
 
