@@ -16,8 +16,9 @@ _INT64 = 1 << 63
 MAX_TEXT = 2000
 _NUMBER = re.compile(r"-?\d{1,19}")
 _PEERS = re.compile(r"\s*(-?\d{1,9})\s*(->|<-)\s*(-?\d{1,9})\s*\Z")
-#: Longest member list, in characters, that is remembered: 50,000 ranks.
-_CACHED = 400_000
+#: Longest member lists, in characters, of which many and one are remembered: of 50,000 and, with
+#: 10 MiB, of 250,000 ranks.
+_CACHED, _CACHED_ALONE = 400_000, 2_000_000
 #: No job has so many ranks.
 MAX_RANK = 1 << 24
 
@@ -73,9 +74,13 @@ def as_bool(value: Any) -> bool:
     return value is True or (type(value) is int and value != 0)
 
 
-@lru_cache(maxsize=32)
 def _ranks_in(text: str) -> tuple[int, ...]:
     return _believable([int(number) for number in _NUMBER.findall(text)])
+
+
+_one_of_many = lru_cache(maxsize=32)(_ranks_in)
+#: The list of all ranks, which every dump of a job has.
+_alone = lru_cache(maxsize=1)(_ranks_in)
 
 
 def _believable(ranks: list[int]) -> tuple[int, ...]:
@@ -88,7 +93,9 @@ def as_ranks(value: Any) -> tuple[int, ...]:
     """The members of a group: ``"[0, 4]"`` or a list; () where they are not given."""
     if type(value) is str:
         # Most of the dumps of a job repeat the same few lists.
-        return _ranks_in(value) if len(value) < _CACHED else _ranks_in.__wrapped__(value)
+        if len(value) < _CACHED:
+            return _one_of_many(value)
+        return _alone(value) if len(value) < _CACHED_ALONE else _ranks_in(value)
     if type(value) in (list, tuple):
         return _believable([as_int(member) for member in value])
     return ()
