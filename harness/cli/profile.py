@@ -103,19 +103,19 @@ def profile(
     try:
         if others:
             asked, start_in = dynolog_traces.fitting(asked, start_in)
-        parts = multi_host_request.place(
-            multi_host_request.RequestPlan(own, asked, start_in, begun)
-        )
+        plan = multi_host_request.RequestPlan(own, asked, start_in, begun)
+        with trace_receipts.withdrawn_when_interrupted(plan):
+            parts = multi_host_request.place(plan)
+            if not host and hostfile is None:
+                # Agents of other jobs on this host were only asked because they are there.
+                parts = [part for part in parts if not part.beside]
+            start_ms = (begun + start_in) * 1e3 if start_in is not None else 0.0
+            foreign = dynolog_traces.place(others, asked, start_ms, out) if others else []
+            trace_receipts.wait(parts, as_json)
     except multi_host_request.TooEarly as error:
         raise UsageError(
             f"Too early: {error}.", "Ask for a later start, or leave it out."
         ) from None
-    if not host and hostfile is None:
-        # Agents of other jobs on this host were only asked because they are there.
-        parts = [part for part in parts if not part.beside]
-    start_ms = (begun + start_in) * 1e3 if start_in is not None else 0.0
-    foreign = dynolog_traces.place(others, asked, start_ms, out) if others else []
-    trace_receipts.wait(parts, as_json)
     dynolog_traces.follow(foreign, asked, start_ms)
     folder = out
     if any(receipt.file for part in parts for receipt in part.receipts):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from hanglab.harness.report.panel import make_console
 from hanglab.recorder.profiling import multi_host_request
-from hanglab.recorder.profiling.multi_host_request import HostPart
+from hanglab.recorder.profiling.multi_host_request import HostPart, RequestPlan
 from hanglab.recorder.profiling.trace_records import ProcessState, Receipt
 from hanglab.recorder.profiling.traces import TOLERANCE_MS
 
@@ -21,16 +22,22 @@ _STYLES = {"valid": "green", "failed": "red"}
 
 
 def wait(parts: Sequence[HostPart], quietly: bool) -> None:
-    """Follow a request to its end; Ctrl-C withdraws what no process has got yet."""
+    """Follow a request to its end."""
     console = make_console(errors=True)
+    if quietly or not console.is_terminal:
+        multi_host_request.follow(parts, lambda parts: None)
+        return
+    with Live(receipts_table(parts), console=console, transient=True) as live:
+        multi_host_request.follow(parts, lambda parts: live.update(receipts_table(parts)))
+
+
+@contextmanager
+def withdrawn_when_interrupted(plan: RequestPlan) -> Iterator[None]:
+    """Ctrl-C withdraws what no process has got yet, at whatever moment it comes."""
     try:
-        if quietly or not console.is_terminal:
-            multi_host_request.follow(parts, lambda parts: None)
-            return
-        with Live(receipts_table(parts), console=console, transient=True) as live:
-            multi_host_request.follow(parts, lambda parts: live.update(receipts_table(parts)))
+        yield
     except KeyboardInterrupt:
-        count = multi_host_request.withdraw(parts)
+        count = multi_host_request.withdraw(plan.parts)
         typer.echo(f"hanglab: {count} requests that no process had got yet are withdrawn", err=True)
         raise
 

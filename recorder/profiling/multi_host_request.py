@@ -70,6 +70,8 @@ class RequestPlan:
     start_in_s: float | None = None
     #: Wall time in seconds.
     begun: float = field(default_factory=time.time)
+    #: What hosts are asked, from before they are: whoever is interrupted withdraws it.
+    parts: list[HostPart] = field(default_factory=list)
 
 
 _T = TypeVar("_T")
@@ -141,12 +143,8 @@ def _ask(plan: RequestPlan, spare_ms: float = 0.0) -> list[HostPart]:
         if part not in wanted:
             part.beside = True
             part.problem = "none of the processes that are meant is there"
-    try:
-        failures = everywhere(wanted, send)
-    except KeyboardInterrupt:
-        # Those that were on their way have arrived by now.
-        withdraw(wanted)
-        raise
+    plan.parts = parts
+    failures = everywhere(wanted, send)
     for part, failure in zip(wanted, failures, strict=True):
         if failure is not None:
             part.problem = str(failure)

@@ -168,11 +168,11 @@ def test_a_pod_that_is_lost_takes_its_ranks_and_blames_none(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"
-    script.write_text(LOOPS)
+    script.write_text(LOOPS.replace('print("went on", flush=True)', "open('/tmp/went_on', 'a')"))
     ran = run_cli(tmp_path, str(script), "--nodes", "2", "--world-size", "2")
     wait_for(lambda: len(cluster.pods) == 2, "the pods to be made")
     first, second = cluster.pods.values()
-    wait_for(lambda: ranks_in(second), "its rank")
+    wait_for(lambda: Path(f"/proc/{second.init}/root/tmp/went_on").exists(), "its rank to go on")
     second.body["status"] = {"phase": "Failed", "reason": "Evicted", "message": "Full."}
     second.own_root = False
     assert second.process is not None

@@ -15,7 +15,10 @@ import pytest
 from conditions import wait_for
 from played_kineto import Played, played, write_trace
 
+from hanglab.harness.cli import main
+from hanglab.recorder.profiling import multi_host_request
 from hanglab.recorder.profiling.client import Endpoint
+from hanglab.recorder.profiling.multi_host_request import RequestPlan
 from hanglab.recorder.profiling.service import ProfilingService
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli", "profile"]
@@ -56,6 +59,30 @@ def test_interrupted_command_takes_back_what_no_process_has(
         assert process.ask() == ""
         assert not service.orders.busy
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interruption_just_after_the_hosts_were_asked_withdraws_it(
+    service: ProfilingService,
+    endpoint: Endpoint,
+    sockets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = multi_host_request.place
+
+    def place_and_be_interrupted(plan: RequestPlan) -> None:
+        place(plan)
+        assert service.orders.busy
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(multi_host_request, "place", place_and_be_interrupted)
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        assert main(command(endpoint, tmp_path / "out")[len(HANGLAB) - 1 :]) == 130
+        assert process.ask() == ""
+        assert not service.orders.busy
+    assert "1 requests that no process had got yet are withdrawn" in capsys.readouterr().err
 
 
 def ask_with_trace(
