@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
-# More than two cores need: half of what tests do is to wait for their jobs.
-WORKERS ?= 6
+# Tests wait for their jobs now and then; four of them at a time have two cores busy for 95 % of the
+# time, and six are no faster (docs/testing.md).
+WORKERS ?= 4
 
 # A name on the path need not work (version managers leave stubs), so each is tried.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python3 python; do \
@@ -33,14 +34,14 @@ quick: $(READY)  ## Run a sample of each category in less than a minute
 
 # What pytest makes of the tests is kept, whatever the shell says: workers begin seconds sooner.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY)  ## Run the tests; with TEST_OPTIONS="-m 'not long'" the slow ones, too (WORKERS=6)
+test: $(READY)  ## Run the tests; with TEST_OPTIONS="-m 'not long'" the slow ones, too (WORKERS=4)
 	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_OPTIONS)
 
 test-long: $(READY)  ## Run the tests that neither `make test` nor .ci/run does
 	$(BIN)/python -m pytest -m long
 
 coverage: export PYTHONDONTWRITEBYTECODE :=
-coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=6 TEST_OPTIONS="...")
+coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=4 TEST_OPTIONS="...")
 	rm -rf artifacts/coverage
 	mkdir -p artifacts/coverage
 	-$(BIN)/coverage run -m pytest -m "not long" -n $(WORKERS) --timeout 600 $(TEST_OPTIONS)
