@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
-# Tests wait for their jobs now and then; four of them at a time have two cores busy for 95 % of the
+# Tests wait for their jobs now and then; four of them at a time have two cores busy for 88 % of the
 # time, and six are no faster (docs/testing.md).
 WORKERS ?= 4
 

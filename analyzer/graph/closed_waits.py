@@ -26,7 +26,7 @@ Holds = Mapping[int, Sequence[Hold]]
 
 
 def within(holds: Holds, ranks: Collection[int]) -> dict[int, list[Hold]]:
-    """The same waits among ``ranks`` alone."""
+    """Waits among ``ranks`` alone."""
     chosen = frozenset(ranks)
     narrowed: dict[Hold, Hold] = {}
     kept: dict[int, list[Hold]] = {}

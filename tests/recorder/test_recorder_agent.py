@@ -153,7 +153,7 @@ def test_stacks_without_py_spy_come_from_the_rank(monkeypatch, runtime, tmp_path
     main = next(t for t in sample.threads if t.main)
     assert "test_stacks_without_py_spy_come_from_the_rank" in {f.function for f in main.frames}
     assert not any(t.name.startswith("hanglab") for t in sample.threads)
-    service.stop()
+    service.address.unlink()
 
 
 def test_refused_ptrace_is_said(monkeypatch, tmp_path):
