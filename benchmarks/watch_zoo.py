@@ -1,11 +1,13 @@
 """Real jobs with ``hanglab watch`` beside them: which hangs it tells of, and which healthy jobs.
 
     python benchmarks/watch_zoo.py [SUITE] [--least 4] [--names A,B]
-    python benchmarks/watch_zoo.py --injected scenarios/network scenarios/resource
+    python benchmarks/watch_zoo.py --injected scenarios/hardware
+    python benchmarks/watch_zoo.py --injected scenarios/network --launcher docker
 
 Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
 one) under torchrun, recorded by nobody; or scenarios whose fault strikes from outside, which
-``hanglab run`` stages, one after the other, and records.  Limits are shorter than those of the
+``hanglab run`` stages, one after the other, and records.  Those in containers are nobody's children
+here: the watch is the host's then, and whatever else runs there counts.  Limits are shorter than those of the
 service, in proportion; the rest is the same.
 """
 
@@ -35,6 +37,8 @@ ENDS_S = 200.0
 #: ends the job, and the watch still judges the Case.
 RECORDED_S = 15.0
 JUDGED_S = 20.0
+#: In containers a job is up later, and found when it hangs already.
+RECORDED_IN_CONTAINERS_S = 60.0
 
 EVENTS: list[dict[str, Any]] = []
 
@@ -76,10 +80,12 @@ def torchrun(script: Path, ranks: int) -> list[str]:
     ]  # fmt: skip
 
 
-def staged(scenario: Path) -> list[str]:
+def staged(scenario: Path, launcher: str) -> list[str]:
     words = [sys.executable, "-m", "hanglab.harness.cli", "run", str(scenario), "--no-control"]
+    words += ["--launcher", launcher] if launcher else []
     words += ["--backend", "gloo,nccl-emulated", "--first-backend"]
-    return [*words, "--hang-after", f"{RECORDED_S:g}", "--deadline", f"{2 * HUNG_S:g}"]
+    limit = RECORDED_IN_CONTAINERS_S if launcher else RECORDED_S
+    return [*words, "--hang-after", f"{limit:g}", "--deadline", f"{2 * HUNG_S:g}"]
 
 
 def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple[str, float]:
@@ -123,6 +129,7 @@ def main() -> None:
     parser.add_argument("--names", default="")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--injected", type=Path, nargs="+", default=[])
+    parser.add_argument("--launcher", default="")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         if options.suite is None and not options.injected:
@@ -153,7 +160,8 @@ def measure(options: argparse.Namespace) -> None:
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = [sys.executable, "-m", "hanglab.harness.cli", "watch", "--below", str(os.getpid())]
+        words = [sys.executable, "-m", "hanglab.harness.cli", "watch"]
+        words += [] if options.launcher else ["--below", str(os.getpid())]
         words += ["--least", options.least, "--state", name, "--webhook"]
         watch = subprocess.Popen(
             [*words, f"http://127.0.0.1:{receiver.server_address[1]}/"],
@@ -168,7 +176,7 @@ def measure(options: argparse.Namespace) -> None:
             if options.injected:
                 EVENTS.clear()
                 script, job = Path(row["file"]), None
-                outcome, seconds = run(staged(script), job, hangs, folder)
+                outcome, seconds = run(staged(script, options.launcher), job, hangs, folder)
             else:
                 script = options.suite.resolve() / row["file"]
                 job = script.stem

@@ -36,8 +36,14 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
         if (s.outside and not s.stopped_device) or (s.unknown and _stack_is_outside(facts, s.rank))
     ]
     if not outside and facts.stuck and not facts.graph.waits:
-        # Nobody is inside an operation at all: whoever still lives is stuck by itself.
-        outside = [r for r, v in facts.ranks.items() if v.ended is None]
+        # Nobody is inside an operation at all: whoever still lives is stuck by itself.  Where a
+        # part of the ranks alone is seen, that takes proof.
+        outside = [
+            rank
+            for rank, view in facts.ranks.items()
+            if view.ended is None
+            and (not facts.inputs.missing_ranks or _stack_is_outside(facts, rank))
+        ]
     # Who waits for what a peer has is held up by that one, which may be awaited by nobody else;
     # but not where its peers are still in a loop that it left: it left them first.
     waits = host_waits(facts)

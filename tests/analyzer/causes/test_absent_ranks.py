@@ -65,6 +65,16 @@ def test_a_lock_is_told_of_ranks_alone_whose_operations_are_recorded() -> None:
     assert "are in no operation that is known" in verdict.summary
 
 
+def test_a_rank_that_is_seen_alone_may_wait_for_those_that_are_not() -> None:
+    """A reduction of DistributedDataParallel's, say, of which its own process shows nothing."""
+    backward = StackFrame("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 1)
+    facts = job([view(0, backward, user(9), has_dump=False)])
+    assert conclude(facts).culprits == [0], "of a job of one it is all that can be stuck"
+    facts.inputs.missing_ranks = [1, 2]
+    verdict = conclude(facts)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+
+
 def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
     spinning = view(3, user(9), state="R", wchan="0", cpu_share=0.99, gil=True)
     assert verdict_on(spinning).cause is Cause.BUSY_LOOP
