@@ -7,8 +7,8 @@
 Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
 one) under torchrun, recorded by nobody; or scenarios whose fault strikes from outside, which
 ``hanglab run`` stages, one after the other, and records.  Those in containers are nobody's children
-here: the watch is the host's then, and whatever else runs there counts.  Limits are shorter than those of the
-service, in proportion; the rest is the same.
+here: the watch is the host's then, and whatever else runs there counts.  Limits are shorter than
+those of the service, in proportion; the rest is the same.
 """
 
 from __future__ import annotations

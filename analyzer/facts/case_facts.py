@@ -19,6 +19,7 @@ from hanglab.analyzer.facts.stack_position import (
     position_of,
 )
 from hanglab.analyzer.facts.thresholds import DEFAULT_HANG_S
+from hanglab.analyzer.facts.wait_channels import Channel, channel_of
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
@@ -198,6 +199,17 @@ class RankView:
         """True where every sample of its process at capture shows one of these states."""
         samples = [s for s in self.processes if s.kind == "rank" and s.capture]
         return bool(samples) and all(s.state in letters for s in samples)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True where every sample at capture shows it stopped, by a signal or by a freezer.
+
+        What a freezer of version 1 holds is in state D.
+        """
+        samples = [s for s in self.processes if s.kind == "rank" and s.capture]
+        return bool(samples) and all(
+            s.state == "T" or channel_of(s.wchan) is Channel.FROZEN for s in samples
+        )
 
     @property
     def wchan(self) -> str:

@@ -23,6 +23,7 @@ class Channel(str, Enum):
     PIPE_WRITE = "a pipe to be emptied"
     SLEEP = "a time"
     STOPPED = "a signal to go on"
+    FROZEN = "its control group to be thawed"
 
 
 #: Beginnings of names.  Sources: linux/fs, mm, net, kernel; NVIDIA/open-gpu-kernel-modules
@@ -36,6 +37,7 @@ _ROWS: tuple[tuple[Channel, str], ...] = (
     (Channel.PIPE_READ, r"(?:anon_)?pipe_read|wait_for_partner"),
     (Channel.SLEEP, r"hrtimer_nanosleep|do_nanosleep|common_nsleep"),
     (Channel.STOPPED, r"do_signal_stop|ptrace_stop"),
+    (Channel.FROZEN, r"__refrigerator|do_freezer_trap"),
     (
         Channel.GPU_DRIVER,
         r"nvidia_|nv_|nvkms_|nvlink_|nvswitch_|uvm_|_nv\d+rm|rm_ioctl"

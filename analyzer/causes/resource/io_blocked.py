@@ -24,7 +24,7 @@ from hanglab.recorder.case.host_records import FileSystem, SleepingThread
 def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
     """The rank's main thread is in a call on a file: in state D, or on a disk without an answer."""
     for view in facts.ranks.values():
-        if view.ended is not None or view.state in ("T", "t"):
+        if view.ended is not None or view.state in ("T", "t") or view.is_stopped:
             continue
         main = main_sleep(facts, view)
         if main is None or in_gpu_driver(view, main):

@@ -19,15 +19,19 @@ def _stopped_children(view: RankView) -> list[int]:
     return sorted(pid for pid, seen in states.items() if seen == {"T"})
 
 
+def _stopped_by(view: RankView) -> str:
+    return "state T" if view.state == "T" else f"its control group is frozen: {view.wchan}"
+
+
 @detector
 def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
-    """``process_frozen``: state T in /proc, of the rank or of a process that it waits for."""
-    frozen = [v for v in facts.ranks.values() if v.ended is None and v.always_in_state("T")]
+    """``process_frozen``: state T, or held by a freezer, of a rank or what it waits for."""
+    frozen = [v for v in facts.ranks.values() if v.ended is None and v.is_stopped]
     details = [
         Evidence(
             "process_state",
             v.rank,
-            f"process {v.pid} is stopped (state T)"
+            f"process {v.pid} is stopped ({_stopped_by(v)})"
             + (name_line(v.location()) or ", no stack could be taken"),
         )
         for v in frozen

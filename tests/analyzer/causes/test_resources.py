@@ -230,6 +230,13 @@ def test_a_rank_in_a_read_of_a_disk_that_answers_is_not_blocked_by_it() -> None:
     assert conclude(known).cause is not Cause.IO_BLOCKED
 
 
+@pytest.mark.parametrize(("state", "wchan"), [("D", "__refrigerator"), ("S", "do_freezer_trap")])
+def test_a_rank_whose_control_group_is_frozen_waits_for_no_disk(state: str, wchan: str) -> None:
+    """Its files do not answer who asks from within the group, which is frozen with it."""
+    verdict = conclude(kept(state, wchan, unanswered_s=2.0))
+    assert (verdict.cause, verdict.culprits) == (Cause.PROCESS_FROZEN, [1])
+
+
 def throttled(periods: int, stopped: int, lost_s: float, ranks: list[int]) -> dict[str, Any]:
     return {"cpu_groups": [CpuGroup("/pod", 2, ranks, 1.0, periods, stopped, lost_s)]}
 

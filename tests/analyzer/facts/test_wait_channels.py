@@ -39,6 +39,8 @@ from hanglab.analyzer.facts.wait_channels import Channel, channel_of, is_gpu_dev
         ("do_wait", Channel.CHILD),
         ("hrtimer_nanosleep", Channel.SLEEP),
         ("do_signal_stop", Channel.STOPPED),
+        ("__refrigerator", Channel.FROZEN),
+        ("do_freezer_trap", Channel.FROZEN),
         ("do_syscall_64", None),
         ("", None),
         ("0", None),
