@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 # Tests wait for their jobs now and then; four of them at a time have two cores busy for 88 % of the
-# time, and six are no faster (docs/testing.md).
+# time (docs/testing.md).
 WORKERS ?= 4
 
 # A name on the path need not work (version managers leave stubs), so each is tried.

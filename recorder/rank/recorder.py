@@ -250,6 +250,7 @@ class RankRecorder:
         return [lambda: {"problems": [f"unknown command {command!r}"]}]
 
     def _dump_buffer(self) -> dict[str, Any]:
+        self._progress.read_clocks()  # Who no longer waits for the answer sees that this runs.
         problems = self._dump_to(files.FLIGHT_RECORDER.name, stacks=False)
         return {"done": "buffer", "problems": problems}
 

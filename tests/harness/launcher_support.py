@@ -12,6 +12,7 @@ import psutil
 from conditions import PATIENCE_S
 
 from hanglab.harness.launchers.protocol import JobPlan, RankExit, RunningJob
+from hanglab.recorder.system import procfs
 
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -60,14 +61,12 @@ def listening(port: int, temporary: Path) -> bool:
         for connection in psutil.net_connections("tcp")
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
     }
-    return any(str(temporary) in _environment(pid) for pid in owners if pid is not None)
-
-
-def _environment(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
+    return any(
+        str(temporary) in value
+        for pid in owners
+        if pid is not None
+        for value in procfs.environment(pid).values()
+    )
 
 
 def segments_left(names: Iterable[str]) -> list[str]:
