@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,14 +46,19 @@ class ExplainedPlay(DumpedPlay):
         let it end: for all who are in it, or, on gloo, for one whose connection is cut.
         """
         seen = list(self.open_in_sight())
-        stalls = [
-            Stops(stalled=(o.rank, o.number, place)) for o in seen if o.started < inf
-            for place in range(len(issues_of(o.step)))
-        ] + [
-            Stops(cut=(o.rank, o.number)) for o in seen
-            if self.program.groups[o.group].backend == "gloo"
-        ]  # fmt: skip
-        return self._any_leaves(stalls)
+        stalls = {
+            self._stalled_part(o, place): Stops(stalled=(o.rank, o.number, place))
+            for o in seen if o.started < inf for place in range(len(o.parts))
+        }  # fmt: skip
+        cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo]
+        return self._any_leaves([*stalls.values(), *cuts])
+
+    def _stalled_part(self, played: Played, place: int) -> object:
+        """Equal for parts that stall alike: a collective without a root lets nobody go before."""
+        part = played.parts[place]
+        if part.peer is not None or part.root is not None:
+            return played.rank, played.number, place
+        return played.group, self.issued(played.rank, played.group, played)
 
     def _any_leaves(self, stops: Iterable[Stops]) -> bool:
         """True if one of these stops, and no fault in the program, leaves the files."""
@@ -69,7 +75,31 @@ class ExplainedPlay(DumpedPlay):
             replace(own, eager=eager, lanes=lanes)
             for eager in (own.eager, not own.eager) for lanes in (own.lanes, Transport().lanes, 1)
         ]  # fmt: skip
-        return list(dict.fromkeys((own, Transport(), Transport(eager=True), *kinds)))
+        all_kinds = (own, Transport(), Transport(eager=True), *kinds)
+        return list(dict.fromkeys(map(self._as_far_as_it_matters, all_kinds)))
+
+    def _as_far_as_it_matters(self, transport: Transport) -> Transport:
+        """The transport without what no program of these groups can show."""
+        sends, streams = self._uses
+        if not sends:
+            transport = replace(transport, eager=False)
+        return transport if streams > 1 else replace(transport, lanes=Transport().lanes)
+
+    @cached_property
+    def _uses(self) -> tuple[bool, int]:
+        """Whether there are messages or roots, and the most streams of NCCL that a rank may use."""
+        issues = [
+            (rank, issue) for rank, threads in enumerate(self.program.ranks)
+            for steps in threads for step in steps for issue in issues_of(step)
+        ]  # fmt: skip
+        sends = any(i.peer is not None or i.root is not None for _, i in issues)
+        streams = Counter(
+            rank for rank, *_ in {
+                (rank, i.group, i.peer) for rank, i in issues
+                if self.program.groups[i.group].backend == "nccl"
+            }
+        )  # fmt: skip
+        return sends, max(streams.values(), default=0)
 
     def _hypotheses(self, rank: int) -> Iterator[Fault]:
         mine = self.play.operations[rank]

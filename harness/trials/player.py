@@ -45,16 +45,16 @@ class Played:
     number: int
     at: int
     step: Issue | Batch
+    #: Those of the step, the group they are of, and whether it is gloo's.
+    parts: tuple[Issue, ...]
+    group: str
+    gloo: bool
     created: float
     started: float = inf
     done: float = inf
     stream: tuple[object, ...] | None = None
     follows: tuple[Played, ...] = ()
     parts_left: int = 1
-
-    @property
-    def group(self) -> str:
-        return issues_of(self.step)[0].group
 
 
 @dataclass(eq=False, slots=True)
@@ -151,7 +151,7 @@ class _Player:
             elif isinstance(step, Wait):
                 work = self.works[one].get(step.work)
                 if work is not None and work.done > now:
-                    if step.host or self.is_gloo(work):
+                    if step.host or work.gloo:
                         self.sleeping.setdefault(id(work), []).append(one)
                         return
                     self.follows[one].append(work)
@@ -170,15 +170,14 @@ class _Player:
         for one in self.sleeping.pop(cause, []):
             self.push(now, lambda then, one=one: self.resume(one, then))  # type: ignore[misc]
 
-    def is_gloo(self, played: Played) -> bool:
-        return self.program.groups[played.group].backend == "gloo"
-
     def issue(self, one: Thread, step: Issue | Batch, now: float) -> None:
         rank, thread = one
-        played = Played(rank, thread, len(self.issued[rank]), self.at[one], step, now)
         parts = issues_of(step)
+        group = parts[0].group
+        gloo = self.program.groups[group].backend == "gloo"
+        number = len(self.issued[rank])
+        played = Played(rank, thread, number, self.at[one], step, parts, group, gloo, now)
         played.parts_left = len(parts)
-        gloo = self.is_gloo(played)
         if not gloo:
             self.follows[one] = [work for work in self.follows[one] if work.done > now]
             played.follows = tuple(self.follows[one])
@@ -207,11 +206,11 @@ class _Player:
                     self.pending[rank].remove(played)
                     played.started = now
                     again = True
-                    for part in issues_of(played.step):
+                    for part in played.parts:
                         self.meet(part, played, now)
 
     def can_start(self, played: Played, now: float) -> bool:
-        gloo = self.is_gloo(played)
+        gloo = played.gloo
         if played.stream is not None:
             stream = self.streams[played.stream]
             while stream[0].done <= now:
@@ -235,7 +234,7 @@ class _Player:
         if lanes > len(self.issued[played.rank]):
             return True
         mine = self.issued[played.rank][: played.number]
-        return sum(o.done > now for o in mine if not self.is_gloo(o)) < lanes
+        return sum(o.done > now for o in mine if not o.gloo) < lanes
 
     def meet(self, part: Issue, played: Played, now: float) -> None:
         if part.peer is not None:
@@ -306,7 +305,7 @@ class _Player:
         if self.stops.stalled is None:
             return False
         rank, number, place = self.stops.stalled
-        here = issues_of(played.step)[place : place + 1]
+        here = played.parts[place : place + 1]
         return (played.rank, played.number) == (rank, number) and any(one is part for one in here)
 
     def end_part(self, played: Played, now: float) -> None:
@@ -319,7 +318,7 @@ class _Player:
         if played.parts_left:
             return
         played.done = now
-        if not self.is_gloo(played):
+        if not played.gloo:
             self.running[played.rank] -= 1
             self.wake(played.rank, now)
         self.wake(id(played), now)
