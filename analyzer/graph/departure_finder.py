@@ -33,7 +33,8 @@ class DepartureFinder:
         if self._is_unnamed or not waits.by_rank:
             return None
         if waits.all_issued and not divergences:
-            return None  # Who left a call out, or made one more, has somebody wait for what lacks.
+            # Who left a call out, or made one more, has somebody wait for what lacks.
+            return self._own_departure(waits)
         found = self.orders.find(waits)
         if any(one.deviating for one in divergences):
             if found is not None and not found.tied:
@@ -48,7 +49,7 @@ class DepartureFinder:
         if found is None:
             return None
         arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
-        if found.tied and arguments:
+        if found.tied and arguments and not (found.regrouped and found.alike):
             return None  # That tells as much, and what it is in which they differ.
         found = self._with_own_edit(found)
         for divergence in divergences:

@@ -68,6 +68,8 @@ class LeftOrder:
     left_by_others: bool = False
     #: The two calls at which they part are of two groups.
     regrouped: bool = False
+    #: They are one call of the program but for their groups.
+    alike: bool = False
     #: Its ring has lost the call; numbers of what came behind it tell.
     counted: bool = False
 
@@ -220,6 +222,7 @@ class ProgramOrders:
             and there is not None
             and here.place != there.place
             and {here.place, there.place} <= longest.mine.places & longest.theirs.places,
+            alike=here is not None and there is not None and here.numbers == there.numbers,
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

@@ -11,7 +11,12 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.stopped_device import channel_rows
-from hanglab.analyzer.graph.thresholds import AGREEING_ORDERS, COMPARED_MEMBERS, MOST_BY_ONE
+from hanglab.analyzer.graph.thresholds import (
+    AGREEING_ORDERS,
+    COMPARED_MEMBERS,
+    MOST_BY_ONE,
+    UNLIKELY_AGREEING,
+)
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.recorder.case.operations import op_of
@@ -24,8 +29,9 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
     the hosts wait for neither alone.  Two who are alone in them may have gone on by luck in how
     their devices took turns.  Where nobody lacks in the ring no host waits in it: then any groups
     that crossed before show that there are such orders, and so do three orders now, which are no
-    one rank's fault; but what all but one enter in one order they do not enter in any.  Nor do the
-    turns of threads matter, of which not all dumps tell.
+    one rank's fault; but what all but one enter in one order they do not enter in any, unless they
+    are few, who may agree by chance, and no round before tells.  Nor do the turns of threads
+    matter, of which not all dumps tell.
     """
     ranks = list(cycle.places)
     if all(len(place.group.members) <= len(ranks) for place in cycle.places.values()):
@@ -42,12 +48,15 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
         names = {place.group.group.name for place in places}
         found = [_entered(rank, places, None if complete else names, lookup) for rank in both]
         orders = [order for order, _ in found if order]
-        free = _of_any_order([{m: row for m, row in o.items() if row < end} for o, end in found])
+        before = [{m: row for m, row in o.items() if row < end} for o, end in found]
+        free = _of_any_order(before)
         if any(names <= groups for groups in free):
             return True
         fewer, more = _votes(places, orders)
         several = bool(free) or len(_distinct(orders)) > MOST_BY_ONE
-        if complete and (fewer > 1 or (several and not (fewer == 1 and more >= AGREEING_ORDERS))):
+        kept = any(names <= {name for name, _ in marks} for marks in before)
+        enough = AGREEING_ORDERS if free or kept else UNLIKELY_AGREEING
+        if complete and (fewer > 1 or (several and not (fewer == 1 and more >= enough))):
             return True
     return False
 

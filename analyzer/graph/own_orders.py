@@ -38,6 +38,15 @@ class OwnOrder:
         return None if self.broken is None else self._edit_at(self.broken)
 
     @property
+    def swaps(self) -> bool:
+        """True if it broke its rounds by two calls of theirs, of two groups, in turned order."""
+        if self.broken is None or self.period < 2:
+            return False
+        at = self.broken - self.period
+        turned = self.tokens[self.broken : self.broken + 2] == self.tokens[at : at + 2][::-1]
+        return turned and self.issued[at].place != self.issued[at + 1].place
+
+    @property
     def at_break(self) -> IssuedCall:
         return self.issued[len(self.issued) - 1 if self.broken is None else self.broken]
 
@@ -131,6 +140,8 @@ class OwnOrders:
             and _lacks(broken[0], in_order, waits)
         ):
             own = self._orders[broken[0]]
+            if waits.all_issued:  # Then another order alone holds them up.
+                return self._departure(broken[0], in_order[0], Edit.SWAPPED) if own.swaps else None
             if self._is_made_by(in_order, own.at_break):
                 return None  # Its ring begins within a round.
             edit = Edit.ADDED if own.edit is Edit.ADDED else None

@@ -121,7 +121,11 @@ class RingReader:
             if alone is not None:
                 self.unmatched.append(alone)
                 return
-        unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
+        unsettled = {
+            rank for rank in waits.unsettled.intersection(ranks)
+            if not _waits_with_others(rank, cycle, waits)
+        }  # fmt: skip
+        unsure = set(ranks) if was_passed_before(owed) else unsettled
         if unsure and not (full and not any(p2p) and self._wrong_group(cycle, calls)):
             # They may wait for what they have started, or do something else.
             if not (full and self._name_either_way(cycle, calls, unsure, waits)):
@@ -321,6 +325,21 @@ def _may_be_harmless(cycle: WaitCycle) -> bool:
     places = cycle.places.values()
     proved = any(w.behind and not (w.absent or w.unknown or w.finished) for w in places)
     return not proved and any(w.behind and w.unknown for w in places)
+
+
+def _waits_with_others(rank: int, cycle: WaitCycle, waits: OpenOperations) -> bool:
+    """True if others, too, have nothing open but what a rank of a ring is in, and lack beside it.
+
+    One of them may have stopped elsewhere; that several did is less likely than that they wait.
+    """
+    here = cycle.places[rank]
+    ranks = list(cycle.places)
+    before = cycle.places[ranks[ranks.index(rank) - 1]]
+    alike = [
+        other for other in here.waiters
+        if other in before.not_entered and len(waits.by_rank[other]) == 1
+    ]  # fmt: skip
+    return here.seq is not None and before.seq is not None and len(alike) > 1 and rank in alike
 
 
 def _is_of_streams_alone(cycle: WaitCycle) -> bool:

@@ -152,6 +152,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         left_out=departure.edit is Edit.LEFT_OUT,
         added=departure.edit is Edit.ADDED,
         own=departure.own,
+        swapped=departure.edit is Edit.SWAPPED,
         left_by_others=departure.left_by_others,
         counted=departure.counted,
     )

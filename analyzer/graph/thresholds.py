@@ -38,6 +38,9 @@ KNOWN_ROUNDS = 2
 COMPARED_ROUNDS = 8
 #: Others whose order of two operations is the same by no chance.
 AGREEING_ORDERS = 3
+#: Ranks that enter two operations in one order, all but one, where each rank takes an order of its
+#: own: seven of eight do by chance in 6 % of cases, three of four in 50 %.
+UNLIKELY_AGREEING = 7
 #: Orders of the same calls that one rank's fault makes of a common one: its own, and the rest's.
 MOST_BY_ONE = 2
 #: Operations that no two in swapped order have between them: who has finished so many since has

@@ -146,9 +146,10 @@ class OrderDeparture:
     #: Its call there, and the one that a peer made.
     call: Call | None
     instead: Call | None
-    #: What its later calls prove that it did; at most one of the two.
+    #: What its later calls prove that it did; at most one of the three.
     left_out: bool = False
     added: bool = False
+    swapped: bool = False
     #: The order is that of its own rounds.
     own: bool = False
     #: It alone keeps that; all others left out what it called.

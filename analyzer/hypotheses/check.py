@@ -87,7 +87,10 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         return proposal
     if any(departure.tied for departure in facts.graph.departures):
         return proposal  # What each would have done otherwise leaves what the other has done.
-    if any(c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles):
+    of_streams = any(
+        c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles
+    )
+    if of_streams or any(departure.swapped for departure in facts.graph.departures):
         return _with_evidence(
             proposal,
             "No simulation was possible: which streams wait for which no buffer tells.",

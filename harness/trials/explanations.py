@@ -87,7 +87,7 @@ class ExplainedPlay(DumpedPlay):
 
     @cached_property
     def _uses(self) -> tuple[bool, int]:
-        """Whether there are messages or roots, and the most streams of NCCL that a rank may use."""
+        """True with messages or roots; and the most streams of NCCL that a rank may use."""
         issues = [
             (rank, issue) for rank, threads in enumerate(self.program.ranks)
             for steps in threads for step in steps for issue in issues_of(step)

@@ -70,6 +70,8 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
 
 def _cause(departure: OrderDeparture) -> Cause:
     """The cause, by what was left out or is one too many: it may be a send or receive."""
+    if departure.swapped:
+        return Cause.GROUP_ORDER
     skipped = departure.left_out and not departure.tied
     odd = [departure.instead] if skipped else [departure.call]
     if not (skipped or departure.added or departure.own):
@@ -94,6 +96,11 @@ def _summary(departure: OrderDeparture) -> str:
         whose = f"rank {departure.tied[0]}" if departure.tied else "its peers"
         unsure = UNTOLD if departure.tied else ""
         return f"{who} called {mine} with {WORDS[difference]} than {whose}{unsure}."
+    if departure.tied and _is_one_call_in_two_groups(departure):
+        return (
+            f"{who} made a call of the program as {mine}, rank {departure.tied[0]} made the same "
+            f"one as {theirs}{UNTOLD}."
+        )
     if departure.tied:
         return (
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
@@ -110,6 +117,11 @@ def _summary(departure: OrderDeparture) -> str:
         return (
             f"{who} called {mine}, as in each of its rounds before; all others left that out, and "
             f"rank {_peer(departure)} waits in {theirs}."
+        )
+    if departure.swapped:
+        return (
+            f"{who} called {mine} and what its own rounds so far have before that the other way "
+            f"round; all others keep to theirs, and rank {_peer(departure)} waits in {theirs}."
         )
     if departure.own:
         return (
@@ -130,6 +142,13 @@ def _summary(departure: OrderDeparture) -> str:
         f"{who} called {mine} where the order that all its peers keep has {theirs}. Whether it "
         "left that out, put it behind, or has one call too many is in what it would call next."
     )
+
+
+def _is_one_call_in_two_groups(departure: OrderDeparture) -> bool:
+    mine, theirs = departure.call, departure.instead
+    if mine is None or theirs is None or not mine.stack or mine.group is theirs.group:
+        return False
+    return (mine.op, mine.stack, mine.arguments) == (theirs.op, theirs.stack, theirs.arguments)
 
 
 def _unlike(departure: OrderDeparture) -> str:
