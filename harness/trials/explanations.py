@@ -43,12 +43,13 @@ class ExplainedPlay(DumpedPlay):
         """An operation that some rank is in leaves the same dumps if it stalls without a fault.
 
         All have come to it, as far as their dumps tell, and its network, or its library, does not
-        let it end: for all who are in it, or, on gloo, for one whose connection is cut.
+        let it end: for all who are in it, or, on gloo, for one whose connection is cut.  Few dumps
+        tell whether a device has begun it, so it may be any that is open.
         """
         seen = list(self.open_in_sight())
         stalls = {
             self._stalled_part(o, place): Stops(stalled=(o.rank, o.number, place))
-            for o in seen if o.started < inf for place in range(len(o.parts))
+            for o in seen for place in range(len(o.parts))
         }  # fmt: skip
         cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo]
         return self._any_leaves([*stalls.values(), *cuts])
