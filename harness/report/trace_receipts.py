@@ -38,7 +38,9 @@ def withdrawn_when_interrupted(plan: RequestPlan) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         count = multi_host_request.withdraw(plan.parts)
-        typer.echo(f"hanglab: {count} requests that no process had got yet are withdrawn", err=True)
+        if any(part.order for part in plan.parts):
+            words = f"{count} requests that no process had got yet are withdrawn"
+            typer.echo(f"hanglab: {words}", err=True)
         raise
 
 

@@ -16,8 +16,8 @@ from conditions import wait_for
 from played_kineto import Played, played, write_trace
 
 from hanglab.harness.cli import main
-from hanglab.recorder.profiling import multi_host_request
-from hanglab.recorder.profiling.client import Endpoint
+from hanglab.recorder.profiling import client, multi_host_request
+from hanglab.recorder.profiling.client import Endpoint, HostStatus
 from hanglab.recorder.profiling.multi_host_request import RequestPlan
 from hanglab.recorder.profiling.service import ProfilingService
 
@@ -83,6 +83,25 @@ def test_an_interruption_just_after_the_hosts_were_asked_withdraws_it(
         assert process.ask() == ""
         assert not service.orders.busy
     assert "1 requests that no process had got yet are withdrawn" in capsys.readouterr().err
+
+
+def test_an_interruption_before_any_host_was_asked_speaks_of_no_requests(
+    service: ProfilingService,
+    endpoint: Endpoint,
+    sockets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def be_interrupted(*looked_at: object) -> HostStatus:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client, "status", be_interrupted)
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        assert main(command(endpoint, tmp_path / "out")[len(HANGLAB) - 1 :]) == 130
+        assert not service.orders.busy
+    assert "withdrawn" not in capsys.readouterr().err
 
 
 def ask_with_trace(
