@@ -91,9 +91,9 @@ def analyze_and_show(
         print_explanation(make_console(), explain_examined(examined, folder), verbose)
     if opentelemetry:  # last: somebody may have to be waited for
         from hanglab.harness.report.explanation.explaining import explain_examined
-        from hanglab.harness.report.machines.opentelemetry_event import send_event
+        from hanglab.harness.report.machines.opentelemetry_event import captured_ns, send_event
 
-        send_event(explain_examined(examined, folder))
+        send_event(explain_examined(examined, folder), captured_ns(folder))
     return 2 if examined.verdict.status is Status.INCONCLUSIVE else 0
 
 

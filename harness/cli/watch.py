@@ -157,6 +157,10 @@ def watch(
     if (tls_certificate is None) != (tls_key is None):
         raise UsageError("TLS needs a certificate and its key.", "Give both, or neither.")
     url, folder = _places(out, place)
+    if opentelemetry:
+        from hanglab.harness.report.machines.opentelemetry_event import need_sdk
+
+        need_sdk()
     limits = PaceLimits() if least == PaceLimits().still_s else PaceLimits().scaled(least)
     teller = Teller(_say, url=url, opentelemetry=opentelemetry)
     try:

@@ -44,7 +44,8 @@ class Teller:
             event = replace(event, url=url)
             self.followups.add("upload", str(case), url)
         if event.case is not None and self.opentelemetry and self.followups is not None:
-            self.followups.add("analyze", event.case, "--opentelemetry", "--json")
+            # 2: it is sent, and is of a job of which nothing could be decided.
+            self.followups.add("analyze", event.case, "--opentelemetry", "--json", good=(0, 2))
         self._pass_on(event)
         storm = self._storm_of(event)
         if storm is not None:

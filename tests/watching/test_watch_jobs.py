@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from collectors import collecting
 from conditions import wait_for
 from installed import needs_torch
 
@@ -207,3 +208,28 @@ def test_a_case_goes_to_a_store_and_stays(tmp_path: Path) -> None:
     (case,) = (tmp_path / "state" / "cases").glob("*/*")
     copy = next(folder for folder in sent[0].parents if folder.name == case.name)
     assert analyze(copy).culprits == analyze(case).culprits == [1]
+
+
+def test_a_collector_that_does_not_answer_holds_no_watch_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk._logs")
+    with collecting() as collector:
+        collector.awake.clear()
+        for name, value in collector.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        with hanging(tmp_path) as job, watching(tmp_path, "--opentelemetry") as words:
+            ranks = procfs.descendants([job.pid])[job.pid]
+            wait_for(lambda: "(it did not answer in time)" in words.read_text(), "the try in vain")
+            os.kill(job.pid, signal.SIGSTOP)
+            for pid in ranks:
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: "signal 9" in words.read_text(), "the failure to be told")
+            tried = collector.came
+            collector.awake.set()
+        # watching() has ended it, and with that came its last try.
+        assert collector.came > tried
+        taken = [record.body.string_value for record in collector.taken]
+        assert taken and all("Rank 1" in body for body in taken)
+        assert "left undone" not in words.read_text()
