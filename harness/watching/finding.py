@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,16 +13,18 @@ from pathlib import Path
 from hanglab.harness.recording.running_jobs import JOB_NAMES, is_mine, job_of
 from hanglab.harness.report.live.ranks_at_work import agent_case
 from hanglab.recorder.attach.registration import process_age
-from hanglab.recorder.attach.tree import FoundRank, by_environment, has_torch, is_python
-from hanglab.recorder.attach.tree import find_ranks as ranks_among
+from hanglab.recorder.attach.tree import FoundRank, by_environment, by_stack, has_torch, is_python
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader, NotACase
 from hanglab.recorder.rank.rank_recognition import is_launcher
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks
 
 #: Age in seconds at which a Python process with torch and no rank in its environment is looked
-#: at on its stack, once: by then ``torch.multiprocessing.spawn`` has called its function.
+#: at on its stack: by then ``torch.multiprocessing.spawn`` has called its function.
 _SPAWNED_S = 15.0
+#: How often that look may fail: py-spy may be too slow on a busy host, on which a watch comes last.
+_STACK_TRIES = 5
 #: A rank that is older than its process by so many seconds is not that process.
 _LATE_S = 30.0
 
@@ -53,6 +56,8 @@ class JobFinder:
         self._top = top
         #: Processes by (id, start), with the rank that each is, if it is one.
         self._decided: dict[tuple[int, int], FoundRank | None] = {}
+        #: Looks at stacks in vain, by process.
+        self._vain: Counter[tuple[int, int]] = Counter()
         #: Processes below each process, parents before children, as of the last search.
         self.below: Mapping[int, list[int]] = {}
         #: Ids of processes by their start.
@@ -67,6 +72,7 @@ class JobFinder:
             children.setdefault(stat.ppid, []).append(pid)
         now = {(pid, stat.started) for pid, stat in stats.items()}
         self._decided = {key: rank for key, rank in self._decided.items() if key in now}
+        self._vain = Counter({key: times for key, times in self._vain.items() if key in now})
         found: dict[int, FoundRank] = {}
         self._recorded(stats, found)
         # A process below a rank has its environment and is none.
@@ -131,7 +137,12 @@ class JobFinder:
         if rank is None:
             if (process_age(pid) or 0.0) < _SPAWNED_S:
                 return None
-            rank = next(iter(ranks_among([pid], spawned=True)), None)
+            try:
+                rank = by_stack(pid)
+            except NoStacks:
+                self._vain[key] += 1
+                if self._vain[key] < _STACK_TRIES:
+                    return None
         self._decided[key] = rank
         return rank
 

@@ -61,8 +61,10 @@ def find_ranks(
             found[pid] = rank
         elif spawned and has_torch(pid):
             undecided.append(pid)
-    if undecided:
-        found.update((rank.pid, rank) for rank in _by_stack(undecided))
+    for pid in undecided:
+        with contextlib.suppress(NoStacks):
+            if (rank := by_stack(pid)) is not None:
+                found[pid] = rank
     return list(found.values())
 
 
@@ -82,25 +84,14 @@ def by_environment(pid: int) -> FoundRank | None:
     return None
 
 
-def _by_stack(pids: list[int]) -> list[FoundRank]:
-    found = []
-    for pid in pids:
-        with contextlib.suppress(NoStacks):
-            number = spawn_number(pid)
-            if number is not None:
-                environment = procfs.environment(pid)
-                found.append(
-                    FoundRank(
-                        pid,
-                        number,
-                        None,
-                        number,
-                        0,
-                        environment.get("HANGLAB_CASE", ""),
-                        environment.get("HANGLAB_RUNTIME", ""),
-                    )
-                )
-    return found
+def by_stack(pid: int) -> FoundRank | None:
+    """The rank that a process of ``torch.multiprocessing.spawn`` is.  Raises NoStacks."""
+    number = spawn_number(pid)
+    if number is None:
+        return None
+    environment = procfs.environment(pid)
+    case, runtime = environment.get("HANGLAB_CASE", ""), environment.get("HANGLAB_RUNTIME", "")
+    return FoundRank(pid, number, None, number, 0, case, runtime)
 
 
 def is_python(pid: int) -> bool:

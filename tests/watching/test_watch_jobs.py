@@ -18,8 +18,11 @@ from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.analyzer.engine import analyze
+from hanglab.harness.watching import finding
 from hanglab.harness.watching.finding import JobFinder
+from hanglab.recorder.attach import tree
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recording"))
 from recording_support import (
@@ -103,6 +106,28 @@ def test_a_job_that_nobody_records_is_found_captured_once_and_left_alone(tmp_pat
         assert list((tmp_path / "cases").glob("*/*")) == [case]
         told = wait_for(lambda: kept(tmp_path)[1:], "the failure to be kept")
         assert told == [("failed", None, "[]")]
+
+
+def test_a_look_at_a_stack_that_fails_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "_SPAWNED_S", 0.0)
+    look = tree.spawn_number
+    failed: list[int] = []
+
+    def fail_at_first(pid: int) -> int | None:
+        if pid not in failed:
+            failed.append(pid)
+            raise NoStacks("py-spy did not finish within 3 s")
+        return look(pid)
+
+    monkeypatch.setattr(tree, "spawn_number", fail_at_first)
+    with hanging(tmp_path):
+        finder = JobFinder(os.getpid())
+        assert not finder.look()
+        (job,) = finder.look()
+    assert len(failed) >= 2
+    assert sorted(rank.rank for rank in job.ranks.values()) == [0, 1]
 
 
 #: Steps until a file is there; the argument is that file.
