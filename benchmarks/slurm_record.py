@@ -86,6 +86,8 @@ def _ranks(number: signal.Signals, all_: bool = False) -> End:
         script = os.fspath(folder / "ends.py")
         pids = [pid for pid in procfs.everyone() if procfs.command_line(pid)[1:2] == [script]]
         assert len(pids) == _RANKS, pids
+        if not all_:
+            (folder / "struck").write_text(procfs.environment(pids[0])["SLURM_PROCID"])
         for pid in pids if all_ else pids[:1]:
             os.kill(pid, number)
 
@@ -201,7 +203,9 @@ def _left_after(
     words = f"left: {left}" if left else f"nothing left after {time.monotonic() - begun:.1f} s"
     verdict = analyze(case)
     blamed = ", ".join(map(str, verdict.culprits)) or "nobody"
-    status = f"{verdict.status.value}, {blamed}"
+    struck = folder / "struck"
+    was = f" (it was {struck.read_text()})" if struck.exists() else ""
+    status = f"{verdict.status.value}, {blamed}{was}"
     return f"{words:34} code {record.returncode!s:4}  {len(CaseReader(case).ranks)} ranks  {status}"
 
 

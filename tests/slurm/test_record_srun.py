@@ -218,3 +218,95 @@ def test_folder_that_nodes_do_not_share_is_told(cluster: SlurmCluster, tmp_path:
     assert {rank.rank for rank in CaseReader(case).ranks} == {0, 1}
     assert analyze(case).culprits == []
     nothing_is_left(cluster, tmp_path, case)
+
+
+def test_without_slurm_record_says_so_in_a_sentence(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    words = command(tmp_path, "hangs", case)
+    ran = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**environment(), "PATH": os.fspath(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode != 0
+    (sentence, *advice) = ran.stderr.splitlines()
+    assert "srun" in sentence and "Traceback" not in ran.stderr and len(advice) <= 1
+    assert not case.exists()
+
+
+def test_wrong_partition_is_told_and_blames_nobody(cluster: SlurmCluster, tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    words = command(tmp_path, "hangs", case)
+    words.insert(words.index("srun") + 1, "--partition=nowhere")
+    with started(words, tmp_path) as process:
+        assert process.wait(PATIENCE_S) == 1
+    assert said(tmp_path).count("invalid partition specified: nowhere") == 1
+    assert "Traceback" not in said(tmp_path)
+    verdict = analyze(case)
+    assert (verdict.status.value, verdict.culprits) == ("inconclusive", [])
+    nothing_is_left(cluster, tmp_path, case)
+
+
+def test_a_queue_that_does_not_start_the_job_is_no_hang(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    case = tmp_path / "case"
+    words = command(tmp_path, "hangs", case, hang_after_s=1.0)
+    words.insert(words.index("srun") + 1, "--partition=closed")
+    with started(words, tmp_path) as process:
+        wait_for(lambda: "queued and waiting for resources" in said(tmp_path), "the queue")
+        until = time.monotonic() + 5.0  # several times what makes a hang of a job
+        wait_for(lambda: process.poll() is not None or time.monotonic() > until)
+        assert process.poll() is None, said(tmp_path)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130, said(tmp_path)
+    verdict = analyze(case)
+    assert (verdict.status.value, verdict.culprits) == ("inconclusive", [])
+    nothing_is_left(cluster, tmp_path, case)
+
+
+@contextmanager
+def away(cluster: SlurmCluster) -> Iterator[None]:
+    """The controller answers nobody, as on a host that is gone."""
+    configuration = os.fspath(cluster.configuration)
+    pids = [
+        pid
+        for pid in procfs.everyone()
+        if "slurmctld" in " ".join(procfs.command_line(pid))
+        and procfs.environment(pid).get("SLURM_CONF") == configuration
+    ]
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.long  # Slurm itself looks for its controller every minute or so
+def test_a_controller_that_goes_away_costs_nothing_that_was_collected(
+    cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    case = tmp_path / "case"
+    with started(command(tmp_path, "hangs", case), tmp_path) as process:
+        wait_for(lambda: "is at 15" in said(tmp_path), "the job to be at work")
+        wait_for(lambda: agents_of(case) == 3, "the agents")
+        with away(cluster):
+            assert process.wait(PATIENCE_S) == 124, said(tmp_path)
+    assert "Traceback" not in said(tmp_path)
+    # Nobody can be asked to end them.
+    told = "hanglab: ranks on other nodes are left: `squeue --steps` shows them"
+    assert said(tmp_path).count(told) == 1
+    assert len(CaseReader(case).ranks) == 4
+    verdict = analyze(case)
+    assert (verdict.status.value, verdict.culprits) == ("hung", [3])
+    cluster.run("scancel", "--me")
+    wait_for(lambda: not cluster.run("squeue", "--noheader").strip(), "the job to be gone")
+    socket_folders.sweep()  # the ranks had their sockets there to the end
+    nothing_is_left(cluster, tmp_path, case)

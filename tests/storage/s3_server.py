@@ -14,6 +14,8 @@ from werkzeug.serving import make_server
 Environ = dict[str, Any]
 Respond = Callable[..., Any]
 
+_DENIED = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+
 
 @dataclass
 class Faults:
@@ -21,6 +23,8 @@ class Faults:
 
     #: Answers with 503, as a store that is too busy.
     refuse: Callable[[str, str], bool] = lambda method, path: False
+    #: Answers with 403, as a store whose credentials have run out or are another's.
+    deny: Callable[[str, str], bool] = lambda method, path: False
     #: Says that it has stored what it has not.
     lose: Callable[[str, str], bool] = lambda method, path: False
     #: Sends half of the answer and closes.
@@ -49,6 +53,11 @@ def s3_server() -> Iterator[S3Server]:
         if faults.refuse(method, path):
             respond("503 Slow Down", [("Content-Type", "text/xml"), ("Content-Length", "0")])
             return [b""]
+        if faults.deny(method, path):
+            words = "" if method == "HEAD" else _DENIED
+            length = str(len(words))
+            respond("403 Forbidden", [("Content-Type", "text/xml"), ("Content-Length", length)])
+            return [words.encode()]
         if faults.lose(method, path):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             respond("200 OK", [("ETag", '"0"'), ("Content-Length", "0")])

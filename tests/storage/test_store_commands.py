@@ -278,6 +278,57 @@ def test_a_store_that_is_away_and_credentials_that_are_missing(
     assert re.search("needs credentials|is refused", told(capsys, "analyze", "s3://hangs/away2"))
 
 
+def test_credentials_that_fail_are_a_sentence_and_the_case_stays(
+    s3: S3Server, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = verdict_of(case, capsys)
+    assert main(["upload", str(case), ONE]) == 0
+    s3.faults.deny = lambda method, path: True
+    for words in (["analyze", ONE], ["upload", str(case), "s3://hangs/cases/denied"]):
+        sentence, *advice = told(capsys, *words).splitlines()
+        assert re.search("is refused|denied|Forbidden", sentence, re.IGNORECASE), sentence
+        assert len(advice) <= 1
+    assert verdict_of(case, capsys) == expected
+    record = ["record", "--out", "s3://hangs/denied", "--", sys.executable, "-c", "print(1)"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "hanglab.harness.cli", *record], cwd=tmp_path, capture_output=True,
+        text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "1\n"), "the job's own code"
+    (recorded,) = tmp_path.glob("hanglab-case-*")
+    assert f"`hanglab upload {recorded} s3://hangs/denied` goes on" in ran.stderr
+    assert "Traceback" not in ran.stderr and (recorded / MANIFEST).exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", ONE],
+        ["upload", "{case}", ONE],
+        ["watch", "--out", ONE, "--state", "{folder}", "--until-idle", "1"],
+        ["record", "--out", ONE, "--", sys.executable, "-c", "open('{folder}/ran', 'w')"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_url_without_its_extra_is_a_sentence_before_anything_is_done(
+    words: list[str],
+    case: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "fsspec"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.chdir(tmp_path)
+    said = told(capsys, *(word.format(case=case, folder=tmp_path) for word in words))
+    assert said.splitlines() == [
+        f"hanglab: {ONE} needs fsspec, which is not installed.",
+        "  pip install 'hanglab[scale]'",
+    ]
+    assert not (tmp_path / "ran").exists() and not [*tmp_path.glob("hanglab-case-*")]
+
+
 def test_other_stores(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = verdict_of(case, capsys)
     with zipfile.ZipFile(tmp_path / "case.zip", "w") as archive:
