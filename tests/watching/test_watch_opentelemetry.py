@@ -94,6 +94,7 @@ def test_an_undecided_verdict_is_sent_once(tmp_path: Path, monkeypatch: pytest.M
     assert not failures(said)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_gets_all_once_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
