@@ -204,11 +204,11 @@ class RankView:
     def is_stopped(self) -> bool:
         """True where every sample at capture shows it stopped, by a signal or by a freezer.
 
-        What a freezer of version 1 holds is in state D.
+        What a freezer of version 1 holds is in state D, since Linux 6.1 in whatever call it was.
         """
         samples = [s for s in self.processes if s.kind == "rank" and s.capture]
         return bool(samples) and all(
-            s.state == "T" or channel_of(s.wchan) is Channel.FROZEN for s in samples
+            s.state == "T" or s.frozen or channel_of(s.wchan) is Channel.FROZEN for s in samples
         )
 
     @property

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.hosts import Host, Hosts
-from hanglab.recorder.system.cgroups import group_of
-from hanglab.recorder.system.kernel_files import numbers, read
+from hanglab.recorder.system.cgroups import freezer_state, group_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +31,11 @@ class FreezerProbe:
         self._group = group_of("freezer", host.pid)
 
     def struck(self) -> Reading:
-        state = self._state()
+        state = freezer_state(self._group)
         return Reading(state == "frozen", f"the freezer says {state}", {"freezer": state})
 
     def ended(self) -> Reading:
         if gone := host_gone(self._host):
             return gone
-        state = self._state()
+        state = freezer_state(self._group)
         return Reading(state == "thawed", f"the freezer says {state}", {"freezer": state})
-
-    def _state(self) -> str:
-        if self._group.version == 1:
-            return (read(f"{self._group.folder}/freezer.state") or "").strip().lower()
-        frozen = numbers(f"{self._group.folder}/cgroup.events").get("frozen")
-        return "frozen" if frozen else "thawed"

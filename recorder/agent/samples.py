@@ -18,7 +18,7 @@ from hanglab.recorder.case.records import (
     ThreadStack,
 )
 from hanglab.recorder.case.writer import clock
-from hanglab.recorder.system import file_locks, procfs, stacks
+from hanglab.recorder.system import cgroups, file_locks, procfs, stacks
 
 #: Processes below a rank that are looked at, at most.
 MOST_DESCENDANTS = 64
@@ -65,6 +65,7 @@ def process_samples(rank: WatchedRank, capture: bool) -> list[ProcessSample]:
                 wchan=procfs.wchan(pid),
                 name=stat.name,
                 capture=capture,
+                frozen=stat.state == "D" and cgroups.is_frozen(pid),
             )
         )
     return samples

@@ -175,6 +175,8 @@ class ProcessSample(msgspec.Struct):
     wchan: text.Public = ""
     name: text.ThreadName = ""
     capture: bool = True
+    #: Its control group is frozen: it is in state D then, in whatever call it was.
+    frozen: bool = False
 
 
 class FileLockWait(msgspec.Struct):

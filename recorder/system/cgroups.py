@@ -72,6 +72,22 @@ def group_of(controller: str, pid: int) -> CgroupLevel:
     raise OSError(f"no {controller} control group of process {pid} is seen from here")
 
 
+def freezer_state(level: CgroupLevel) -> str:
+    """``frozen``, ``freezing`` or ``thawed``, by itself or with a group above it."""
+    if level.version == 1:
+        return (read(f"{level.folder}/freezer.state") or "").strip().lower()
+    frozen = numbers(f"{level.folder}/cgroup.events").get("frozen")
+    return "frozen" if frozen else "thawed"
+
+
+def is_frozen(pid: int) -> bool:
+    """True if a freezer holds the process, as far as its group is seen from here."""
+    try:
+        return freezer_state(group_of("freezer", pid)) == "frozen"
+    except OSError:
+        return False
+
+
 def _places(membership: str, mounted: Mapping[str, Mount]) -> dict[str, tuple[str, Mount]]:
     """Per controller the path of a process's group, and the mount of its hierarchy."""
     paths: dict[str, str] = {}

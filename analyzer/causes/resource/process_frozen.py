@@ -20,7 +20,9 @@ def _stopped_children(view: RankView) -> list[int]:
 
 
 def _stopped_by(view: RankView) -> str:
-    return "state T" if view.state == "T" else f"its control group is frozen: {view.wchan}"
+    if view.state == "T":
+        return "state T"
+    return f"its control group is frozen; state {view.state}, kernel: {view.wchan or 'unknown'}"
 
 
 @detector

@@ -237,6 +237,17 @@ def test_a_rank_whose_control_group_is_frozen_waits_for_no_disk(state: str, wcha
     assert (verdict.cause, verdict.culprits) == (Cause.PROCESS_FROZEN, [1])
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_frozen_rank_may_be_in_any_call(frozen: bool) -> None:
+    """Since Linux 6.1 it stays where it slept, in state D."""
+    known = kept("D", "futex_do_wait", unanswered_s=2.0)
+    for sample in known.ranks[1].processes:
+        sample.frozen = frozen
+    verdict = conclude(known)
+    assert (verdict.cause is Cause.PROCESS_FROZEN) == frozen
+    assert not frozen or verdict.culprits == [1]
+
+
 def throttled(periods: int, stopped: int, lost_s: float, ranks: list[int]) -> dict[str, Any]:
     return {"cpu_groups": [CpuGroup("/pod", 2, ranks, 1.0, periods, stopped, lost_s)]}
 

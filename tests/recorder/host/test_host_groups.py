@@ -7,13 +7,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.system.cgroups import make
+from hanglab.recorder.agent.samples import process_samples
+from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.attach.registration import describe
+from hanglab.recorder.attach.tree import FoundRank
 from hanglab.recorder.system import pressure
 from hanglab.recorder.system.cgroups import (
     CgroupLevel,
     cpu_group,
     group_of,
+    is_frozen,
     levels_of,
     memory_group,
     mounts,
@@ -126,6 +132,36 @@ def test_the_group_of_a_process_is_its_own_and_none_above_it() -> None:
         made.remove()
     with pytest.raises(OSError, match=f"pids control group of process {child.pid}"):
         group_of("pids", child.pid)
+
+
+def test_what_a_freezer_holds_is_told_as_frozen_until_it_goes_on(tmp_path: Path) -> None:
+    try:
+        made = make("freezer", os.getpid())
+    except OSError as failure:
+        pytest.skip(f"needs a control group of a freezer: {failure}")
+    file, frozen, thawed = (
+        ("freezer.state", "FROZEN", "THAWED") if made.version == 1 else ("cgroup.freeze", "1", "0")
+    )
+    child = subprocess.Popen(["sleep", "60"])
+    found = FoundRank(child.pid, 1, 2, 1, 0, "", "")
+    rank = WatchedRank(tmp_path, describe(found, 0))
+    try:
+        made.add(child.pid)
+        assert not is_frozen(child.pid)
+        made.set(file, frozen)
+        wait_for(lambda: is_frozen(child.pid), "the group to be frozen")
+        (sample,) = process_samples(rank, capture=True)
+        # Version 2 shows it by where it sleeps.
+        assert sample.frozen or (made.version, sample.wchan) == (2, "do_freezer_trap")
+        made.set(file, thawed)
+        wait_for(lambda: not is_frozen(child.pid), "the group to be thawed")
+        assert not process_samples(rank, capture=True)[0].frozen
+    finally:
+        made.set(file, thawed)
+        child.kill()
+        child.wait()
+        made.remove()
+    assert not is_frozen(child.pid), "it has ended"
 
 
 def test_pressure_of_a_group_and_text_that_is_none() -> None:
