@@ -7,8 +7,9 @@
 Runs the plain scripts that ``hanglab list --as-suite SUITE`` writes (a suite of its own without
 one) under torchrun, recorded by nobody; or scenarios whose fault strikes from outside, which
 ``hanglab run`` stages, one after the other, and records.  Those in containers are nobody's children
-here: the watch is the host's then, and whatever else runs there counts.  Limits are shorter than
-those of the service, in proportion; the rest is the same.
+here: the watch is the host's then, or that of ``--below PID`` (a process that adopts orphans, and
+started Docker), and counts are jobs whose processes name the scenario's file.  Limits are shorter
+than those of the service, in proportion; the rest is the same.
 """
 
 from __future__ import annotations
@@ -130,6 +131,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--injected", type=Path, nargs="+", default=[])
     parser.add_argument("--launcher", default="")
+    parser.add_argument("--below", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="keeps the Cases there")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         if options.suite is None and not options.injected:
@@ -161,7 +164,9 @@ def measure(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = [sys.executable, "-m", "hanglab.harness.cli", "watch"]
-        words += [] if options.launcher else ["--below", str(os.getpid())]
+        below = options.below or (0 if options.launcher else os.getpid())
+        words += ["--below", str(below)] if below else []
+        words += ["--out", str(options.out.resolve())] if options.out else []
         words += ["--least", options.least, "--state", name, "--webhook"]
         watch = subprocess.Popen(
             [*words, f"http://127.0.0.1:{receiver.server_address[1]}/"],

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def capture(
-    target: Annotated[
-        str | None,
+    targets: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PID|CASE",
+            metavar="PID...|CASE",
             help="A process of the job (its launcher, a rank, or one above or below), or the Case "
-            "into which it is being recorded.",
+            "into which it is being recorded. Several: exactly these ranks.",
         ),
     ] = None,
     every: Annotated[
@@ -88,9 +88,9 @@ def capture(
     from hanglab.harness.errors import UsageError
     from hanglab.harness.recording import running_jobs
 
-    if (every, target is not None, kubernetes is not None).count(True) != 1:
+    if (every, bool(targets), kubernetes is not None).count(True) != 1:
         raise UsageError(
-            "Give either a process id or a Case, or --all, or --kubernetes JOB.",
+            "Give either process ids or a Case, or --all, or --kubernetes JOB.",
             "hanglab capture --help says more.",
         )
     if packed and not every:
@@ -101,10 +101,25 @@ def capture(
         return _capture_packed(watch, pod)
     if every:
         return _capture_each(running_jobs.all_ranks(), out, watch, as_json)
-    assert target is not None
-    if target.isdecimal():
-        return _capture(running_jobs.ranks_of(int(target)), out, watch, as_json)
-    return _capture(running_jobs.ranks_of_case(Path(target)), out, watch, as_json)
+    first, *others = targets or []
+    if others:
+        ranks = running_jobs.ranks_at(_process_ids([first, *others]))
+    elif first.isdecimal():
+        ranks = running_jobs.ranks_of(int(first))
+    else:
+        ranks = running_jobs.ranks_of_case(Path(first))
+    return _capture(ranks, out, watch, as_json)
+
+
+def _process_ids(words: list[str]) -> list[int]:
+    from hanglab.harness.errors import UsageError
+
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(
+            "Of several words each must be a rank's process id.",
+            "hanglab capture --help says more.",
+        )
+    return [int(word) for word in words]
 
 
 def _capture_each(

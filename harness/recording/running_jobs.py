@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.harness.launchers.supervision.agent_process import Agent
+from hanglab.harness.recording.job_grouping import JobGrouping
 from hanglab.harness.recording.session import dump_options
 from hanglab.recorder.agent.capture_socket import request_capture
 from hanglab.recorder.attach.tree import FoundRank, by_environment, find_ranks
@@ -24,8 +25,6 @@ _ANSWER_S = 2.0
 _AGENT_S = 20.0
 _CAPTURE_S = 15.0
 _PACE_S = 0.05
-#: What tells ranks of one job from those of another with the same parent.
-JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 
 class NoSuchProcess(UsageError, ProcessLookupError):
@@ -53,6 +52,36 @@ def ranks_of(pid: int) -> list[FoundRank]:
     ``pid`` is a launcher, a rank, or anything above or below one.  Raises
     NoSuchProcess, NotYours, NoRanks.
     """
+    found = _ranks_around(pid)
+    if len(JobGrouping().group(found)) != 1 or _complete(found):
+        return found
+    # Those in other containers have nobody in common with these.
+    known = {rank.pid for rank in found}
+    others = [rank for rank in find_ranks(_all_mine()) if rank.pid not in known]
+    return _group_of(found[0], [*found, *others]) or found
+
+
+def ranks_at(pids: Sequence[int]) -> list[FoundRank]:
+    """The ranks that these processes are, as far as they still run.
+
+    Raises NoSuchProcess, NotYours, NoRanks where none does.
+    """
+    found: dict[int, FoundRank] = {}
+    problem: HanglabError | None = None
+    for pid in pids:
+        if pid not in found:
+            try:
+                found.update((rank.pid, rank) for rank in _ranks_around(pid))
+            except (NoSuchProcess, NoRanks) as error:
+                problem = error
+    ranks = [found[pid] for pid in pids if pid in found]
+    if not ranks:
+        raise problem or NoRanks("None of these processes is a rank.")
+    return ranks
+
+
+def _ranks_around(pid: int) -> list[FoundRank]:
+    """Those below a process, or beside the rank that it belongs to."""
     check_process(pid)
     found = find_ranks([pid, *_below(pid)], spawned=True)
     if not any(rank.pid == pid for rank in found):
@@ -72,21 +101,27 @@ def all_ranks() -> list[list[FoundRank]]:
 
     Raises NoRanks.
     """
-    mine = [pid for pid in _below(1, all_of_them=True) if is_mine(pid)]
-    jobs: dict[tuple[object, ...], list[FoundRank]] = {}
-    for rank in find_ranks(mine, spawned=True):
-        jobs.setdefault(job_of(rank), []).append(rank)
+    jobs = JobGrouping().group(find_ranks(_all_mine(), spawned=True))
     if not jobs:
         raise NoRanks("No rank of any job runs here, as far as this user may look.")
     return list(jobs.values())
 
 
 def recorded_case(ranks: Sequence[FoundRank]) -> Path | None:
-    """The Case into which these ranks are recorded already."""
+    """The Case into which these ranks are recorded already, where it can be written from here."""
     cases = {rank.case for rank in ranks}
     if len(cases) != 1 or not (case := cases.pop()):
         return None
-    return Path(case) if (Path(case) / "hosts").is_dir() else None
+    path = Path(case)
+    return path if (path / "hosts").is_dir() and sees_the_same(ranks[0].pid, path) else None
+
+
+def sees_the_same(pid: int, path: Path) -> bool:
+    """True if a path is the same folder to a process, which may be in a container, as here."""
+    try:
+        return path.samefile(f"/proc/{pid}/root{path.absolute()}")
+    except OSError:
+        return False
 
 
 def ranks_of_case(case: Path) -> list[FoundRank]:
@@ -231,11 +266,15 @@ def is_mine(pid: int) -> bool:
     return True
 
 
-def _below(pid: int, all_of_them: bool = False) -> list[int]:
-    if all_of_them:
-        stats = {one: procfs.stat(one) for one in procfs.everyone()}
-        top = [one for one, stat in stats.items() if stat is not None and stat.ppid == 0]
-        return [one for root in top for one in (root, *procfs.descendants([root])[root])]
+def _all_mine() -> list[int]:
+    """Processes that this user may look into, parents before children."""
+    stats = {one: procfs.stat(one) for one in procfs.everyone()}
+    top = [one for one, stat in stats.items() if stat is not None and stat.ppid == 0]
+    everyone = [one for root in top for one in (root, *procfs.descendants([root])[root])]
+    return [pid for pid in everyone if is_mine(pid)]
+
+
+def _below(pid: int) -> list[int]:
     return procfs.descendants([pid])[pid]
 
 
@@ -266,15 +305,15 @@ def _siblings(pid: int) -> list[FoundRank]:
     around = [pid] if stat.ppid <= 1 else _below(stat.ppid)
     found = find_ranks([one for one in around if is_mine(one)], spawned=True)
     mine = next((rank for rank in found if rank.pid == pid), None)
-    if mine is None:
-        return []
-    return [rank for rank in found if job_of(rank) == job_of(mine)]
+    return _group_of(mine, found) if mine is not None else []
 
 
-def job_of(rank: FoundRank) -> tuple[object, ...]:
-    environment = procfs.environment(rank.pid)
-    names = tuple(environment.get(name, "") for name in JOB_NAMES)
-    stat = procfs.stat(rank.pid)
-    # Ranks that srun or mpirun started may have parents of their own.
-    parent = stat.ppid if stat is not None and not any(names) else 0
-    return (rank.case, parent, *names)
+def _group_of(rank: FoundRank, among: Sequence[FoundRank]) -> list[FoundRank]:
+    """Those of its job; none where it has ended."""
+    groups = JobGrouping().group(among).values()
+    return next((group for group in groups if rank in group), [])
+
+
+def _complete(ranks: Sequence[FoundRank]) -> bool:
+    """True if none says that its job has more ranks."""
+    return max((rank.world_size or 0 for rank in ranks), default=0) <= len(ranks)

@@ -98,12 +98,12 @@ class RunningCommand:
 
 
 class RunningCapture:
-    """``hanglab capture`` of the job that a rank belongs to.  Raises OSError, HanglabError."""
+    """``hanglab capture`` of a job's ranks.  Raises OSError, HanglabError."""
 
-    def __init__(self, pid: int, out: Path, watch_s: float, own: Path | None) -> None:
+    def __init__(self, pids: Sequence[int], out: Path, watch_s: float, own: Path | None) -> None:
         """``own`` is the Case that the job is being recorded into by itself."""
         self.case = own
-        words = ["capture", str(pid), "--json", "--watch", f"{watch_s:g}"]
+        words = ["capture", *map(str, pids), "--json", "--watch", f"{watch_s:g}"]
         if own is None:
             folders.make_private(out)
             self.case = case_folder.name_folder(cases_here(out))

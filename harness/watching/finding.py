@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hanglab.harness.recording.running_jobs import JOB_NAMES, is_mine, job_of
+from hanglab.harness.recording.job_grouping import JobGrouping
+from hanglab.harness.recording.running_jobs import is_mine, recorded_case, sees_the_same
 from hanglab.harness.report.live.ranks_at_work import agent_case
 from hanglab.recorder.attach.registration import process_age
 from hanglab.recorder.attach.tree import FoundRank, by_environment, by_stack, has_torch, is_python
@@ -54,6 +55,7 @@ class JobFinder:
     def __init__(self, top: int | None = None) -> None:
         """``top``: look only at processes below this one."""
         self._top = top
+        self._grouping = JobGrouping()
         #: Processes by (id, start), with the rank that each is, if it is one.
         self._decided: dict[tuple[int, int], FoundRank | None] = {}
         #: Looks at stacks in vain, by process.
@@ -102,6 +104,9 @@ class JobFinder:
             # Agents are Python's, and few: the name spares a look at everybody's words.
             if not stat.name.startswith("python") or (case := agent_case(pid)) is None:
                 continue
+            # In a container its words mean other folders, and other processes.
+            if not sees_the_same(pid, case):
+                continue
             with contextlib.suppress(NotACase, OSError):
                 for rank in CaseReader(case).ranks:
                     process = rank.read(files.PROCESS)
@@ -147,16 +152,13 @@ class JobFinder:
         return rank
 
     def _grouped(self, found: Mapping[int, FoundRank]) -> list[FoundJob]:
-        jobs: dict[tuple[object, ...], FoundJob] = {}
-        for pid, rank in found.items():
-            # By itself: that somebody captures it makes no other job of it.
-            key = job_of(rank._replace(case=""))
-            if (job := jobs.get(key)) is None:
-                job = jobs[key] = FoundJob(key, *_names_of(rank))
-            job.ranks[pid] = rank
-            if rank.case and (Path(rank.case) / "hosts").is_dir():
-                job.case = Path(rank.case)
-        return list(jobs.values())
+        jobs = []
+        for key, ranks in self._grouping.group(found.values()).items():
+            job = FoundJob(key, *_names_of(min(ranks, key=lambda rank: rank.rank)))
+            job.ranks = {rank.pid: rank for rank in ranks}
+            job.case = next(filter(None, (recorded_case([rank]) for rank in ranks)), None)
+            jobs.append(job)
+        return jobs
 
 
 def _age_of(wall_ns: int) -> float:
@@ -176,7 +178,7 @@ def _names_of(rank: FoundRank) -> tuple[str, str]:
     environment = procfs.environment(rank.pid)
     if slurm := environment.get("SLURM_JOB_ID"):
         return f"slurm {slurm}", f"slurm {slurm}"
-    run = environment.get(JOB_NAMES[0], "none")
+    run = environment.get("TORCHELASTIC_RUN_ID", "none")
     if run != "none":
         return run[:80], run[:80]
     stat = procfs.stat(rank.pid)

@@ -31,6 +31,18 @@ class JobPauses:
     ) -> None:
         """``elsewhere``: the job has ranks on other hosts; the rest as for :class:`Pauses`."""
         alone_s = _ALONE_FACTOR * limits.still_s
+        self._limits = limits
+        self._alone = replace(limits, still_s=alone_s, busy_s=alone_s, warming_s=alone_s)
+        self.pace = Pauses(limits, at_s, age_s)
+        self.expect(elsewhere)
+        self._age_s = age_s
+        self._ranks: dict[int, _RankPauses] = {}
+        #: Whether anything moved at the last look.
+        self.moved = False
+
+    def expect(self, elsewhere: bool) -> None:
+        """Take in whether the job has ranks on other hosts, which may be at work."""
+        limits, alone_s = self._limits, self._alone.still_s
         if elsewhere:
             limits = replace(
                 limits,
@@ -38,12 +50,7 @@ class JobPauses:
                 busy_s=max(limits.busy_s, alone_s),
                 warming_s=max(limits.warming_s, alone_s),
             )
-        self.pace = Pauses(limits, at_s, age_s)
-        self._alone = replace(limits, still_s=alone_s, busy_s=alone_s, warming_s=alone_s)
-        self._age_s = age_s
-        self._ranks: dict[int, _RankPauses] = {}
-        #: Whether anything moved at the last look.
-        self.moved = False
+        self.pace.limits = limits
 
     def look(
         self, at_s: float, ranks: Mapping[int, Signs], seen_moving: frozenset[int] = frozenset()

@@ -13,14 +13,14 @@ from hanglab.analyzer.strengths import TIED
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.recording.case_folder import want_of_room
 from hanglab.harness.watching.capturing import CaptureResult, RunningCapture
-from hanglab.harness.watching.closer_look import CloserLook
 from hanglab.harness.watching.endings import EndWatch, SeenEnding
 from hanglab.harness.watching.events import Kind, WatchEvent
-from hanglab.harness.watching.finding import FoundJob, JobFinder
+from hanglab.harness.watching.finding import JobFinder
 from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
 from hanglab.harness.watching.readings import RankReader, read_all
 from hanglab.harness.watching.retention import CaseRetention
+from hanglab.harness.watching.watched_jobs import WatchedJob, WatchedJobs
 from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.attach.registration import process_age
 from hanglab.recorder.attach.tree import FoundRank
@@ -40,8 +40,6 @@ _AT_ONCE = 2
 #: Looks in a row with movement after which a job that had stopped goes on: what a timeout frees
 #: moves for a moment, too, before it fails.
 _RESUMED = 5
-#: Seconds after which a job without ranks here is forgotten.
-_FORGOTTEN_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -55,23 +53,6 @@ class WatchSettings:
     #: Looks only at jobs below this process.
     below: int | None = None
     capture_s: float = _CAPTURE_S
-
-
-@dataclass
-class _WatchedJob:
-    found: FoundJob
-    pace: JobPauses
-    readers: dict[int, RankReader] = field(default_factory=dict)
-    closer: CloserLook = field(default_factory=CloserLook)
-    capture: RunningCapture | None = None
-    #: Told to stand, until it moves again.
-    stopped: bool = False
-    moved_looks: int = 0
-    rested_s: float = 0.0
-    attempt: int = 0
-    #: The last attempt whose first failure has been told.
-    failed_attempt: int = -1
-    gone_s: float | None = None
 
 
 class WatchService:
@@ -90,10 +71,10 @@ class WatchService:
         self._say = say
         self._finder = JobFinder(settings.below)
         self._ends = EndWatch()
-        self._jobs: dict[tuple[object, ...], _WatchedJob] = {}
+        self._jobs = WatchedJobs()
         #: Whose end is awaited, by process: the job and its attempt.  A search may miss a
         #: rank that has ended before its end has been told.
-        self._awaited: dict[int, tuple[_WatchedJob, int]] = {}
+        self._awaited: dict[int, tuple[WatchedJob, int]] = {}
         self._searched_s = float("-inf")
         self._busy_s = time.monotonic()
         self._said: dict[str, float] = {}
@@ -114,7 +95,7 @@ class WatchService:
                 "pause_s": job.pace.pace.pause_s,
                 "limit_s": job.pace.pace.limit_s,
             }
-            for job in self._jobs.values()
+            for job in self._jobs
             if job.readers
         ]
 
@@ -134,10 +115,10 @@ class WatchService:
                     self._trying(self._look)
         finally:
             self._ends.close()
-            for job in self._jobs.values():
-                job.closer.close()
-                if job.capture is not None:
-                    job.capture.close()
+            for job in self._jobs:
+                captured = job.capture is not None
+                job.close()
+                if captured:
                     self._say(f"{job.found.name}: its capture was ended with the watch")
 
     def _trying(self, what: Callable[[], None]) -> None:
@@ -166,34 +147,27 @@ class WatchService:
             self._search(now_s)
             if self._retention is not None:
                 self._retention.look()
-        for job in list(self._jobs.values()):
+        for job in self._jobs:
             if job.readers:
                 self._look_at(job)
             self._conclude(job)
 
     def _search(self, now_s: float) -> None:
-        found = {job.key: job for job in self._finder.look()}
-        if found or any(job.capture is not None for job in self._jobs.values()):
+        found = self._finder.look()
+        if found or any(job.capture is not None for job in self._jobs):
             self._busy_s = now_s
-        for key, one in found.items():
-            job = self._jobs.get(key)
+        for one in found:
+            job = self._jobs.take(one)
             if job is None:
                 age_s = max((process_age(pid) or 0.0 for pid in one.ranks), default=0.0)
                 pace = JobPauses(self._settings.limits, now_s, age_s, elsewhere=one.elsewhere)
-                job = self._jobs[key] = _WatchedJob(one, pace)
+                job = self._jobs.add(WatchedJob(one, pace))
                 self._say(f"{one.name}: {len(one.ranks)} ranks here are watched")
-            job.found = one
+            job.pace.expect(one.elsewhere)
             self._follow(job)
-        for key, job in list(self._jobs.items()):
-            if key in found:
-                job.gone_s = None
-                continue
-            job.readers.clear()
-            job.gone_s = job.gone_s if job.gone_s is not None else now_s
-            if job.capture is None and now_s - job.gone_s > _FORGOTTEN_S:
-                del self._jobs[key]
+        self._jobs.keep({one.key for one in found}, now_s)
 
-    def _follow(self, job: _WatchedJob) -> None:
+    def _follow(self, job: WatchedJob) -> None:
         """Readers for ranks that have come; an attempt of new ranks alone begins anew."""
         ranks = job.found.ranks
         fresh = ranks.keys() - job.readers.keys()
@@ -216,12 +190,12 @@ class WatchService:
                 int(port) if port.isdecimal() else None,
                 _counters(job.found.case, rank),
             )
-            if self._ends.add(rank):
+            if self._ends.add(rank) or pid in self._awaited:
                 self._awaited[pid] = (job, job.attempt)
         for pid, reader in job.readers.items():
             reader.below = self._finder.below.get(pid, [])
 
-    def _look_at(self, job: _WatchedJob) -> None:
+    def _look_at(self, job: WatchedJob) -> None:
         signs = read_all(job.readers.values())
         seen = job.closer.look(job.pace) if not job.stopped else frozenset()
         job.pace.look(time.monotonic(), signs, seen)
@@ -234,12 +208,12 @@ class WatchService:
         elif job.pace.stop and job.capture is None:
             self._begin_capture(job, sorted(signs))
 
-    def _event(self, kind: Kind, job: _WatchedJob, summary: str, **more: Any) -> None:
+    def _event(self, kind: Kind, job: WatchedJob, summary: str, **more: Any) -> None:
         name, same = job.found.name, job.found.same_job
         more = {"attempt": job.attempt, "same_job": same, **more}
         self._tell(WatchEvent(kind, name, summary, **more))
 
-    def _resume(self, job: _WatchedJob) -> None:
+    def _resume(self, job: WatchedJob) -> None:
         job.stopped = False
         job.moved_looks = 0
         words = f"{job.found.name} moves again, after it had rested for {job.rested_s:.0f} s."
@@ -247,8 +221,8 @@ class WatchService:
 
     # Capturing.
 
-    def _begin_capture(self, job: _WatchedJob, pids: Sequence[int]) -> None:
-        if sum(one.capture is not None for one in self._jobs.values()) >= _AT_ONCE or not pids:
+    def _begin_capture(self, job: WatchedJob, pids: Sequence[int]) -> None:
+        if sum(one.capture is not None for one in self._jobs) >= _AT_ONCE or not pids:
             return
         job.rested_s = job.pace.rested_s
         out = self._settings.out
@@ -257,11 +231,11 @@ class WatchService:
             if problem := want_of_room(out):
                 self._uncaptured(job, problem)
                 return
-            job.capture = RunningCapture(pids[0], out, self._settings.capture_s, job.found.case)
+            job.capture = RunningCapture(pids, out, self._settings.capture_s, job.found.case)
         except OSError as error:
             self._uncaptured(job, f"{out} cannot be written: {error.strerror or error}")
 
-    def _conclude(self, job: _WatchedJob) -> None:
+    def _conclude(self, job: WatchedJob) -> None:
         if job.capture is None or (result := job.capture.poll()) is None:
             return
         capture, job.capture = job.capture, None
@@ -278,7 +252,7 @@ class WatchService:
             job.pace.forgive()
             self._say(f"{job.found.name} rested for {job.rested_s:.0f} s, and is at work")
 
-    def _uncaptured(self, job: _WatchedJob, problem: str) -> None:
+    def _uncaptured(self, job: WatchedJob, problem: str) -> None:
         job.stopped = True
         words = (
             f"{job.found.name} has not moved for {job.rested_s:.0f} s and could not be captured: "
@@ -286,7 +260,7 @@ class WatchService:
         )
         self._event("not_captured", job, words, rested_s=job.rested_s)
 
-    def _stopped(self, job: _WatchedJob, result: CaptureResult) -> None:
+    def _stopped(self, job: WatchedJob, result: CaptureResult) -> None:
         job.stopped = True
         verdict = result.verdict or {}
         culprits = [one for one in verdict.get("culprits") or [] if isinstance(one, int)]

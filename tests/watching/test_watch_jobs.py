@@ -9,18 +9,21 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from collectors import collecting
 from conditions import wait_for
 from installed import needs_torch
+from rank_containers import Machine, machine, needs_namespaces
 
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.watching import finding
 from hanglab.harness.watching.finding import JobFinder
 from hanglab.recorder.attach import tree
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.stacks import NoStacks
 
@@ -36,6 +39,7 @@ from recording_support import (
 )
 
 pytestmark = [needs_torch, pytest.mark.slow]
+__all__ = ["machine"]
 
 
 @contextlib.contextmanager
@@ -148,22 +152,24 @@ dist.destroy_process_group()
 
 
 @contextlib.contextmanager
-def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """Two ranks that train, each of them a process of this one."""
+def training(
+    tmp_path: Path, inside: Sequence[Sequence[str]] = ((), ()), **job: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two ranks that train, each of them a process of this one, or of a command's ``inside``."""
     words = [sys.executable, "-c", _TRAINS, tmp_path / "over"]
-    job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", **job}
     with contextlib.ExitStack() as stack:
         ranks = [
             stack.enter_context(
                 started(
-                    words,
+                    [*before, *words],
                     tmp_path,
                     variables={**job, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )
             )
-            for rank in range(2)
+            for rank, before in enumerate(inside)
         ]
         yield ranks
 
@@ -182,6 +188,45 @@ def test_a_rank_that_somebody_stops_is_told_of_and_so_is_its_going_on(tmp_path: 
     assert len(kept(tmp_path)) == 2, "an end without an error is none to tell of"
     (case,) = (tmp_path / "state" / "cases").glob("*/*")
     assert analyze(case).culprits == [1]
+
+
+@needs_namespaces
+def test_of_two_jobs_in_containers_that_say_the_same_the_one_that_stops_is_told_as_a_whole(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """Each rank has a container of its own, and the networks of the two jobs the same addresses."""
+    addresses = ("10.9.0.1", "10.9.0.2")
+    names = {"MASTER_ADDR": addresses[0], "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"}
+    with contextlib.ExitStack() as stack:
+        both = []
+        for _ in range(2):
+            network = machine.network()
+            containers = [machine.container() for _ in addresses]
+            for container, address in zip(containers, addresses, strict=True):
+                network.join(container, address)
+            inside = [container.inside for container in containers]
+            both.append(stack.enter_context(training(tmp_path, inside, **names)))
+        # Who enters a container is the parent of what runs there.
+        ranks = [[procfs.descendants([one.pid])[one.pid][-1] for one in job] for job in both]
+        finder = JobFinder(os.getpid())
+        wait_for(
+            lambda: (
+                sorted(sorted(job.ranks) for job in finder.look()) == sorted(map(sorted, ranks))
+            ),
+            "two jobs of two ranks",
+        )
+        stack.enter_context(watching(tmp_path))
+        os.kill(ranks[0][1], signal.SIGSTOP)
+        told = wait_for(lambda: kept(tmp_path), "the stop to be told")
+        # Who enters a container stands still with its child.
+        for pid in (ranks[0][1], both[0][1].pid):
+            os.kill(pid, signal.SIGCONT)
+        (tmp_path / "over").touch()
+        assert [rank.wait(PATIENCE) for job in both for rank in job] == [0, 0, 0, 0]
+    assert told == [("stopped", "process_frozen", "[1]")]
+    (case,) = (tmp_path / "state" / "cases").glob("*/*")
+    processes = [rank.read(files.PROCESS) for rank in CaseReader(case).ranks]
+    assert [process.pid for process in processes if process is not None] == ranks[0]
 
 
 def test_a_job_that_hangs_is_ended_where_that_was_asked_for(tmp_path: Path) -> None:
