@@ -26,9 +26,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from hanglab.recorder.case import evidence_files
+from hanglab.recorder.case.reader import CaseReader
 
 #: Seconds for a hang to be told, and for a healthy script to end.
 HUNG_S = 120.0
@@ -68,9 +72,22 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def told(job: str | None) -> list[dict[str, Any]]:
-    """Stops of a job; with None, of whatever runs."""
-    return [one for one in EVENTS if job in (None, one["job"]) and one["event"] == "stopped"]
+#: Whether an event is of the job that is looked at.
+Ours = Callable[[dict[str, Any]], bool]
+
+
+def told(ours: Ours) -> list[dict[str, Any]]:
+    """Stops of one job."""
+    return [one for one in EVENTS if one["event"] == "stopped" and ours(one)]
+
+
+def runs(event: dict[str, Any], script: Path) -> bool:
+    """True if a rank of the event's Case was started with the script."""
+    if not event["case"]:
+        return False
+    ranks = CaseReader(Path(event["case"])).ranks
+    processes = [rank.read(evidence_files.PROCESS) for rank in ranks]
+    return any(process is not None and str(script) in process.argv for process in processes)
 
 
 def torchrun(script: Path, ranks: int) -> list[str]:
@@ -89,7 +106,9 @@ def staged(scenario: Path, launcher: str) -> list[str]:
     return [*words, "--hang-after", f"{limit:g}", "--deadline", f"{2 * HUNG_S:g}"]
 
 
-def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple[str, float]:
+def run(
+    command: list[str], ours: Ours, injected: bool, hangs: bool, folder: Path
+) -> tuple[str, float]:
     """Outcome of one command, and the seconds that it took."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     environment.pop("RANK", None)
@@ -101,17 +120,17 @@ def run(command: list[str], job: str | None, hangs: bool, folder: Path) -> tuple
     outcome, ended = "not told", 0.0
     try:
         while time.monotonic() - begun < (HUNG_S if hangs else ENDS_S):
-            if found := told(job):
+            if found := told(ours):
                 outcome = f"{found[0]['status']} {found[0]['cause']} {found[0]['culprits']}"
                 break
             if process.poll() is not None:
                 outcome = f"ended with {process.returncode}"
                 ended = ended or time.monotonic()
-                if job is not None or time.monotonic() - ended > JUDGED_S:
+                if not injected or time.monotonic() - ended > JUDGED_S:
                     break
             time.sleep(0.1)
     finally:
-        if job is None and process.poll() is None:
+        if injected and process.poll() is None:
             # It takes back what its fault has done.
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -180,13 +199,19 @@ def measure(options: argparse.Namespace) -> None:
             hangs = row["observable"] == "hangs"
             if options.injected:
                 EVENTS.clear()
-                script, job = Path(row["file"]), None
-                outcome, seconds = run(staged(script, options.launcher), job, hangs, folder)
+                script = Path(row["file"])
+                command = staged(script, options.launcher)
             else:
                 script = options.suite.resolve() / row["file"]
-                job = script.stem
-                outcome, seconds = run(torchrun(script, row["ranks"]), job, hangs, folder)
-            found = told(job)
+                command = torchrun(script, row["ranks"])
+
+            def ours(event: dict[str, Any]) -> bool:
+                if options.injected:
+                    return not options.launcher or runs(event, script)
+                return bool(event["job"] == script.stem)
+
+            outcome, seconds = run(command, ours, bool(options.injected), hangs, folder)
+            found = told(ours)
             rested.extend(event["rested_s"] for event in found)
             captured.extend(event["captured_s"] for event in found)
             kind = ("told" if found else "not told") if hangs else None
