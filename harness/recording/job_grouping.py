@@ -113,10 +113,10 @@ class JobGrouping:
     def _join_alike(self, joined: _Joined, units: Sequence[_Unit]) -> None:
         """Joins those of some units with the same words that are one job's."""
         sockets = {unit: unit.sockets() for unit in units}
-        for one, other in combinations(units, 2):
-            if _connected(sockets[one], sockets[other]) and _may_meet(one, other):
-                self._link(joined, [one, other])
         for group in _with_the_same(units, lambda unit: _stores(unit, sockets[unit])):
+            self._link(joined, group)
+        # After the stores: a trainer may be connected with an engine that has one of its own.
+        for group in _connected_groups(units, sockets):
             self._link(joined, group)
         for group in _with_the_same(units, _steps):
             self._link(joined, group)
@@ -178,6 +178,26 @@ def _doubles(members: Sequence[Member]) -> bool:
 
 def _connected(one: Sequence[RankSocket], other: Sequence[RankSocket]) -> bool:
     return not {socket.ours for socket in one}.isdisjoint(socket.theirs for socket in other)
+
+
+def _connected_groups(
+    units: Sequence[_Unit], sockets: Mapping[_Unit, Sequence[RankSocket]]
+) -> list[list[_Unit]]:
+    """Units that are connected, directly or by others."""
+    groups: list[list[_Unit]] = []
+    for unit in units:
+        whole, apart = [unit], []
+        for group in groups:
+            near = any(
+                _connected(sockets[unit], sockets[other]) and _may_meet(unit, other)
+                for other in group
+            )
+            if near:
+                whole += group
+            else:
+                apart.append(group)
+        groups = [*apart, whole]
+    return [group for group in groups if len(group) > 1]
 
 
 def _may_meet(one: _Unit, other: _Unit) -> bool:

@@ -66,6 +66,12 @@ def _command_line(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+def test_of_several_words_each_is_a_process(tmp_path):
+    done = hanglab("capture", "1", "case", cwd=tmp_path)
+    assert done.returncode == 64
+    assert "each must be a rank's process id" in done.stderr
+
+
 def test_a_thread_of_the_kernel_is_no_rank_and_no_want_of_rights(tmp_path):
     name = Path("/proc/2/comm")
     if not name.exists() or name.read_text() != "kthreadd\n":

@@ -22,15 +22,15 @@ from hanglab.recorder.system import procfs
 _UNSHARE = ("unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child")
 _OBEYS = """
 import socket, sys
-held = []
+held, servers = [], []
 print("up", flush=True)
 for line in sys.stdin:
     word, *end = line.split()
     if word == "serve":
         family = socket.AF_INET6 if ":" in end[0] else socket.AF_INET
-        held.append(socket.create_server((end[0], int(end[1])), family=family))
+        servers.append(socket.create_server((end[0], int(end[1])), family=family))
     elif word == "accept":
-        held.append(held[0].accept())
+        held.append(servers[-1].accept())
     elif word == "call":
         held.append(socket.create_connection((end[0], int(end[1])), 60))
     elif word == "drop":

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from rank_containers import Container, Machine, Network, Rank, machine, needs_namespaces
 
 from hanglab.harness.recording import job_grouping
 from hanglab.harness.recording.job_grouping import JobGrouping
-from hanglab.harness.recording.running_jobs import ranks_at, ranks_of
+from hanglab.harness.recording.running_jobs import (
+    NoSuchProcess,
+    ranks_at,
+    ranks_of,
+    recorded_case,
+)
 from hanglab.recorder.attach.tree import FoundRank
 
 pytestmark = needs_namespaces
@@ -135,6 +143,23 @@ def test_connected_ranks_that_say_different_things_are_two_jobs(
     assert jobs(zero, same) == [pids(zero, same)]
 
 
+def test_a_trainer_and_its_engine_that_say_the_same_are_told_apart_by_their_stores(
+    machine: Machine,
+) -> None:
+    words = {"WORLD_SIZE": 2, "MASTER_PORT": _PORT}
+    addresses = [f"10.9.0.{number}" for number in range(1, 5)]
+    containers = pair(machine, machine.network(), *addresses)
+    ranks = [one.rank(number % 2, **words) for number, one in enumerate(containers)]
+    for zero, one, address in ((*ranks[:2], addresses[0]), (*ranks[2:], addresses[2])):
+        serve(zero, address)
+        one.meet(zero, address, _PORT)
+    trainer, engine = ranks[1], ranks[2]
+    trainer.do("serve", addresses[1], _PORT + 7)
+    engine.do("call", addresses[1], _PORT + 7)
+    trainer.do("accept")
+    assert jobs(*ranks) == sorted([pids(*ranks[:2]), pids(*ranks[2:])], key=min)
+
+
 def test_a_store_that_calls_itself_localhost_is_met_by_those_who_have_a_name_for_it(
     machine: Machine,
 ) -> None:
@@ -220,8 +245,24 @@ def test_spawned_ranks_are_one_job_with_their_siblings_alone(machine: Machine) -
 
 
 def test_who_has_ended_is_in_no_job(machine: Machine) -> None:
-    rank = machine.rank(0, **_NAMED)
+    rank, other = machine.rank(0, **_NAMED), machine.rank(1, **_NAMED)
     found = rank.found
     rank.process.kill()
     rank.process.wait()
     assert not JobGrouping().group([found])
+    assert [one.pid for one in ranks_at([rank.pid, other.pid])] == [other.pid]
+    with pytest.raises(NoSuchProcess, match=str(rank.pid)):
+        ranks_at([rank.pid])
+
+
+def test_the_case_of_a_container_is_no_folder_of_the_host(machine: Machine, tmp_path: Path) -> None:
+    """It may have a folder of its own at a path that another job's Case has here."""
+    case = tmp_path / "case"
+    (case / "hosts").mkdir(parents=True)
+    words = {**_NAMED, "HANGLAB_CASE": case}
+    container = machine.container()
+    shared, inside = machine.rank(0, **words), container.rank(0, **words)
+    assert [recorded_case([rank.found]) for rank in (shared, inside)] == [case, case]
+    mount = ["mount", "-t", "tmpfs", "none", str(tmp_path)]
+    subprocess.run([*container.inside, *mount], check=True, capture_output=True)
+    assert [recorded_case([rank.found]) for rank in (shared, inside)] == [case, None]
