@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from conditions import wait_for
+from conditions import PATIENCE_S, wait_for
 
 from hanglab.recorder.attach.tree import FoundRank, by_environment
 from hanglab.recorder.system import procfs
@@ -35,6 +35,10 @@ for line in sys.stdin:
         held.append(socket.create_connection((end[0], int(end[1])), 60))
     elif word == "drop":
         held.clear()
+    elif word == "import":
+        __import__(end[0])
+    elif word == "end":
+        sys.exit(int(end[0]))
     print("done", flush=True)
 """
 
@@ -67,6 +71,11 @@ class Rank:
     def _answers(self, word: str) -> None:
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == f"{word}\n"
+
+    def end(self, code: int) -> None:
+        assert self.process.stdin is not None
+        print("end", code, file=self.process.stdin, flush=True)
+        assert self.process.wait(PATIENCE_S) == code
 
     @property
     def found(self) -> FoundRank:
