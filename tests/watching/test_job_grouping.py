@@ -212,6 +212,16 @@ def test_ranks_of_one_container_are_one_job_by_their_words_whoever_started_them(
     assert jobs(*ranks) == [pids(*ranks)]
 
 
+def test_two_jobs_of_one_script_are_told_apart_by_who_is_connected(machine: Machine) -> None:
+    """Their ports are in the program: one process has started all four ranks, without a word."""
+    both = [[machine.rank(rank, WORLD_SIZE=2) for rank in (0, 1)] for _ in range(2)]
+    everybody = [rank for job in both for rank in job]
+    for number, (zero, one) in enumerate(both):
+        zero.do("serve", "127.0.0.1", _PORT + number)
+        one.meet(zero, "127.0.0.1", _PORT + number)
+    assert jobs(*everybody) == sorted((pids(*job) for job in both), key=min)
+
+
 def test_containers_in_the_hosts_network_are_not_joined_by_a_short_name(machine: Machine) -> None:
     """Jobs of two namespaces of Kubernetes may call their first pod the same."""
     words = {**_NAMED, "WORLD_SIZE": 16}
