@@ -10,6 +10,7 @@ nothing to do with it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from hanglab.recorder.system import procfs
 #: Ranks that nothing but an address joins began within so many seconds: a leftover of an earlier
 #: job at that address is older.
 _NEAR_S = 300.0
+
+#: Share of a core for reading connections: to list those of a network the kernel goes through all.
+_SHARE = 0.005
 
 Key = tuple[object, ...]
 Member = tuple[FoundRank, JobIdentity]
@@ -59,9 +63,7 @@ class _Unit:
         return (self.identity.world_size or 0) > len(self.members)
 
     def sockets(self) -> list[RankSocket]:
-        return [
-            socket for _, one in self.members for socket in sockets_of(one.process[0], one.network)
-        ]
+        return sockets_of([pid for pid, _ in self.processes], self.identity.network)
 
 
 class JobGrouping:
@@ -70,6 +72,7 @@ class JobGrouping:
     def __init__(self) -> None:
         self._identities: dict[Process, JobIdentity] = {}
         self._linked: set[tuple[Process, Process]] = set()
+        self._due_s = float("-inf")
 
     def group(self, ranks: Iterable[FoundRank]) -> dict[Key, list[FoundRank]]:
         """Jobs by keys that stay the same over restarts within the same containers."""
@@ -106,18 +109,29 @@ class JobGrouping:
         for unit in units:
             if unit.incomplete:
                 alike[unit.identity.signature].append(unit)
-        for candidates in alike.values():
-            if len({id(joined.group_of(unit)) for unit in candidates}) > 1:
-                self._join_alike(joined, candidates)
+        apart = [
+            candidates
+            for candidates in alike.values()
+            if len({id(joined.group_of(unit)) for unit in candidates}) > 1
+        ]
+        if time.monotonic() >= self._due_s:
+            begun_s = time.thread_time()
+            for candidates in apart:
+                self._join_connected(joined, candidates)
+            self._due_s = time.monotonic() + (time.thread_time() - begun_s) / _SHARE
+        for candidates in apart:
+            self._join_named(joined, candidates)
 
-    def _join_alike(self, joined: _Joined, units: Sequence[_Unit]) -> None:
-        """Joins those of some units with the same words that are one job's."""
+    def _join_connected(self, joined: _Joined, units: Sequence[_Unit]) -> None:
+        """Joins those of some units with the same words that are connected."""
         sockets = {unit: unit.sockets() for unit in units}
         for group in _with_the_same(units, lambda unit: _stores(unit, sockets[unit])):
             self._link(joined, group)
         # After the stores: a trainer may be connected with an engine that has one of its own.
         for group in _connected_groups(units, sockets):
             self._link(joined, group)
+
+    def _join_named(self, joined: _Joined, units: Sequence[_Unit]) -> None:
         for group in _with_the_same(units, _steps):
             self._link(joined, group)
         for group in _with_the_same(units, _named_stores):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hanglab.recorder.system.sockets import from_proc, socket_inodes
@@ -36,10 +36,10 @@ class RankSocket(NamedTuple):
         return self.remote, self.local[2]
 
 
-def sockets_of(pid: int, network: str) -> list[RankSocket]:
-    """Connections that a process holds; none where they may not be read."""
-    table = from_proc(pid)
-    found = (table[inode] for inode in socket_inodes(pid) if inode in table)
+def sockets_of(pids: Sequence[int], network: str) -> list[RankSocket]:
+    """Connections that processes of one network hold; none where they may not be read."""
+    table = from_proc(pids[0])
+    found = (table[inode] for pid in pids for inode in socket_inodes(pid) if inode in table)
     return [
         RankSocket(_end(one.local, network), _end(one.remote, network), one.state in _LIVE)
         for one in found

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from rank_containers import Container, Machine, Network, Rank, machine, needs_namespaces
 
 from hanglab.harness.recording import job_grouping
@@ -71,7 +72,8 @@ def test_a_name_joins_nobody_until_they_are_connected_and_a_cut_parts_nobody_the
     zero.do("serve", "10.9.0.1", _PORT)
     assert len(jobs(zero, one, grouping=grouping)) == 2
     one.meet(zero, "10.9.0.1", _PORT)
-    assert jobs(zero, one, grouping=grouping) == [pids(zero, one)]
+    # It looks again when the first look has been worth it.
+    wait_for(lambda: jobs(zero, one, grouping=grouping) == [pids(zero, one)], "the job")
     assert {rank.pid for rank in ranks_of(one.pid)} == pids(zero, one)
     one.do("drop")
     zero.do("drop")
