@@ -35,7 +35,7 @@ from hanglab.recorder.case import evidence_files
 from hanglab.recorder.case.reader import CaseReader
 
 #: Seconds for a hang to be told, and for a healthy script to end.
-HUNG_S = 120.0
+HUNG_S = 180.0
 ENDS_S = 200.0
 #: Limit of the recorder of a staged scenario, longer than the watch's.  A watch that finds such a
 #: job at rest has it captured by that recorder, which takes its own time to be sure; the run then
