@@ -171,6 +171,7 @@ def _view(rank: RankCase, job: JobRecord | None, scheduler: SchedulerRecord | No
         exit=_exit(rank, ends[0] if ends else None, job, scheduler),
         exceptions=_until(on_job_clock(rank.read(files.EXCEPTIONS), ahead), last),
         handled=_until(on_job_clock(rank.read(files.HANDLED), ahead), last),
+        pending=rank.read(files.PENDING),
         program_ends=_until(on_job_clock(rank.read(files.PROGRAM_ENDS), ahead), last),
         children=on_job_clock(rank.read(files.CHILDREN), ahead),
         waits=rank.read(files.WAITS),

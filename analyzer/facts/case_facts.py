@@ -73,6 +73,8 @@ class RankView:
     exceptions: list[Raised] = field(default_factory=list)
     #: Those that it printed or logged and survived.
     handled: list[Raised] = field(default_factory=list)
+    #: Those in whose handlers its threads were when it was captured.
+    pending: list[Raised] = field(default_factory=list)
     #: What it called to end, and that it came to its end; exceptions stand above.
     program_ends: list[ProgramEnd] = field(default_factory=list)
     children: list[ChildExit] = field(default_factory=list)

@@ -1,16 +1,18 @@
-"""Exceptions that a rank printed and survived, where they are why it left an operation out.
+"""Exceptions that a rank handles or survived, where they are why it left an operation out.
 
 Training code prints tracebacks of errors that it handles well.  One is the root
 of a hang only if the rank is the one that its peers wait for or that broke the
 order, and either the exception left the very function that should have entered
 the missing operation, or the rank entered nothing between the exception and the
 place where it went wrong.  What healthy peers printed as well, and what the rank
-itself survived before, is noise.
+itself survived before, is noise.  One that the rank still handles, in a clause or
+context manager that goes on to an operation, need not have been printed: then it is the
+root as well if its peers are in the same function, beyond the line that raised.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -26,6 +28,8 @@ _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_
 
 #: What ends a rank because somebody wants it to end.
 _ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit"})
+#: How iterators say that nothing is left: whoever handles it has come to the end of its input.
+_END_OF_INPUT = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class HandledException:
     frames: tuple[StackFrame, ...]
     at_ns: int | None = None
     confidence: float = 0.0
+    #: True where the rank's main thread was handling it still.
+    pending: bool = False
 
 
 def swallowed_exception(facts: CaseFacts, view: RankView) -> HandledException | None:
@@ -56,12 +62,12 @@ def swallowed_exception(facts: CaseFacts, view: RankView) -> HandledException | 
         if confidence < SEEN and any(_came_before(one, earlier) for earlier in past[:place]):
             continue
         if confidence:
-            return HandledException(one.type, one.message, one.frames, one.at_ns, confidence)
+            return replace(one, confidence=confidence)
     return None
 
 
 def _handled_exceptions(view: RankView) -> list[HandledException]:
-    """All that the rank printed and survived, those without a time first."""
+    """All that the rank printed and survived, those without a time first; then what it handles."""
     timed = [
         HandledException(one.type, one.message, tuple(one.frames), one.at.wall_ns)
         for one in view.handled
@@ -69,7 +75,12 @@ def _handled_exceptions(view: RankView) -> list[HandledException]:
     printed = [
         HandledException(p.type, p.message, p.frames) for p in printed_tracebacks(view.stderr)
     ]
-    found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed
+    pending = [
+        HandledException(one.type, one.message, tuple(one.frames), pending=True)
+        for one in view.pending
+        if one.main and one.type not in _END_OF_INPUT
+    ]
+    found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed + pending
     return [one for one in found if one.type not in _ASKED_FOR]
 
 
@@ -105,6 +116,12 @@ def _missed(facts: CaseFacts, view: RankView) -> list[Call] | None:
     for cycle in facts.graph.cycles:
         if rank in (cycle.deviating or cycle.candidates):
             found += [call for call in cycle.calls if call.rank != rank]
+    for departure in facts.graph.departures:
+        if rank == departure.rank and not departure.tied and departure.instead is not None:
+            found.append(departure.instead)
+    for unmatched in facts.graph.unmatched:
+        if rank in unmatched.deviating and rank != unmatched.call.rank:
+            found.append(unmatched.call)
     if _is_sink(facts, rank):
         found += [wait.call for wait in facts.graph.waits if rank in wait.on]
         return found
@@ -127,7 +144,9 @@ def _confidence(
     facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
 ) -> float:
     if _left_the_call(facts, view, one, calls):
-        return SHOWN if one.at_ns is not None else INFERRED
+        return SHOWN if one.pending or one.at_ns is not None else INFERRED
+    if one.pending:
+        return CONCLUDED if _peers_went_on(facts, view, one, calls) else 0.0
     if one.at_ns is not None:
         return CONCLUDED if _nothing_since(facts, view, one.at_ns) else 0.0
     # Nobody timed anything: the last words of a rank that is in no operation.
@@ -141,17 +160,41 @@ def _left_the_call(
 ) -> bool:
     """True if the exception unwound a function in which peers make the calls missed."""
     unwound = {(f.file, f.function) for f in view.code.user_frames(one.frames[:-1])}
-    making: set[tuple[str, str]] = set()
-    for call in calls:
-        making |= {(f.file, f.function) for f in view.code.user_frames(call.stack)}
-        peer = facts.ranks.get(call.rank)
-        if peer is not None and peer.ended is None:
-            making |= {(f.file, f.function) for f in peer.position.users}
+    making = {(file, function) for file, function, _ in _places_of_peers(facts, view, calls)}
     # Functions that the rank is in now, or again, were not left for good.
     here = {(f.file, f.function) for f in view.position.users}
     return bool(unwound & (making - here)) or bool(
         unwound & making and not _is_sink(facts, view.rank)
     )
+
+
+def _places_of_peers(
+    facts: CaseFacts, view: RankView, calls: list[Call]
+) -> set[tuple[str, str, int]]:
+    """File, function and line of the frames in which peers made, or make, the calls missed."""
+    places: set[tuple[str, str, int]] = set()
+    for call in calls:
+        places |= {(f.file, f.function, f.line) for f in view.code.user_frames(call.stack)}
+        peer = facts.ranks.get(call.rank)
+        if peer is not None and peer.ended is None:
+            places |= {(f.file, f.function, f.line) for f in peer.position.users}
+    return places
+
+
+def _peers_went_on(
+    facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
+) -> bool:
+    """True if peers are in the function that handles it, at or beyond the line that raised.
+
+    They are where the rank would be without it.
+    """
+    if not one.frames:
+        return False
+    handling = one.frames[-1]
+    place = handling.file, handling.function
+    here = {f.line for f in view.position.users if (f.file, f.function) == place}
+    lines = {line for *where, line in _places_of_peers(facts, view, calls) if tuple(where) == place}
+    return bool(here) and any(line >= handling.line and line not in here for line in lines)
 
 
 def _nothing_since(facts: CaseFacts, view: RankView, at_ns: int) -> bool:

@@ -88,6 +88,9 @@ EXCEPTIONS: Final = JsonLines(
 HANDLED: Final = JsonLines(
     "handled.jsonl", Scope.RANK, "exceptions that it printed or logged and survived",
     lambda: records.Raised)
+PENDING: Final = JsonList(
+    "pending.json", Scope.RANK, "exceptions that its threads were still handling",
+    lambda: records.Raised, snapshot=True)
 PROGRAM_ENDS: Final = JsonLines(
     "departures.jsonl", Scope.RANK,
     "what its Python called to end, and that it came to its end", lambda: records.ProgramEnd)

@@ -259,7 +259,10 @@ class FullDisk(msgspec.Struct, frozen=True):
 
 
 class Raised(msgspec.Struct):
-    """A line of ``exceptions.jsonl``: an exception that reached the top of a thread."""
+    """A line of ``exceptions.jsonl``: an exception that reached the top of a thread.
+
+    Those of ``handled.jsonl`` and ``pending.json`` did not.
+    """
 
     at: Clock
     type: text.ExceptionType

@@ -8,13 +8,17 @@ passes through the ``traceback`` module is written down with the time.
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
+from hanglab.recorder.rank.exceptions import describe
 from hanglab.recorder.rank.hooks import Hooked
+from hanglab.recorder.rank.thread_frames import steady_frames
 
 #: (exception) -> None; what it raises is dropped.
 Note = Callable[[BaseException], None]
@@ -69,6 +73,28 @@ class HandledWatch(Hooked):
         self._count += 1
         self._last_ns = now
         self._note(value)
+
+
+def pending_exceptions() -> list[dict[str, Any]]:
+    """Exceptions in whose handlers other threads are at this moment, as records.Raised has them.
+
+    That is an ``except`` or ``finally`` clause, or the ``__exit__`` of a context manager: what is
+    called in there, as a barrier, shows the exception to nobody.
+    """
+    names = {thread.ident: thread for thread in threading.enumerate()}
+    found = []
+    with steady_frames:
+        tops = sys._current_exceptions()
+    for ident, current in tops.items():
+        thread = names.get(ident)
+        if thread is None or ident == threading.get_ident():
+            continue
+        # Until Python 3.11 it comes with its type and traceback.
+        value = current[1] if isinstance(current, tuple) else current
+        if isinstance(value, BaseException) and not thread.name.startswith("hanglab-"):
+            main = thread is threading.main_thread()
+            found.append(describe(value, value.__traceback__, thread.name, main))
+    return found
 
 
 def ends_the_process(value: BaseException) -> bool:

@@ -34,7 +34,11 @@ from hanglab.recorder.rank.gc_pauses import PauseWatch
 from hanglab.recorder.rank.graph_replays import GraphReplays
 from hanglab.recorder.rank.group_creation import GroupCalls
 from hanglab.recorder.rank.group_members import GroupMembers
-from hanglab.recorder.rank.handled_exceptions import HandledWatch, ends_the_process
+from hanglab.recorder.rank.handled_exceptions import (
+    HandledWatch,
+    ends_the_process,
+    pending_exceptions,
+)
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.line_samples import LineSampler
 from hanglab.recorder.rank.loader_queues import LoaderQueues
@@ -271,6 +275,8 @@ class RankRecorder:
             self._note_shapes(standing_code(self._program))
         with GUARD:
             self._write(files.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
+        with GUARD:
+            self._write(files.PENDING, pending_exceptions())
         with GUARD:
             self._write(files.STORE_KEYS, self._stores.rows())
         with GUARD:

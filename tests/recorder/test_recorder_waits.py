@@ -21,7 +21,7 @@ from conditions import wait_for
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code
 from hanglab.recorder.rank import handled_exceptions
-from hanglab.recorder.rank.handled_exceptions import HandledWatch
+from hanglab.recorder.rank.handled_exceptions import HandledWatch, pending_exceptions
 from hanglab.recorder.rank.thread_waits import thread_waits
 
 STDLIB = tuple(user_code.stdlib_folders())
@@ -120,6 +120,39 @@ def test_a_join_says_for_whom() -> None:
         release.set()
         target.join()
         joiner.join()
+
+
+def test_an_exception_is_pending_as_long_as_its_handler_runs() -> None:
+    release, handled, end = threading.Event(), threading.Event(), threading.Event()
+
+    def handle() -> None:
+        try:
+            int("none")
+        except ValueError:
+            release.wait()
+        handled.set()
+        end.wait()
+
+    def pending() -> list[tuple[str, str, bool]]:
+        return [
+            (one["type"], one["frames"][-1]["function"], one["main"])
+            for one in pending_exceptions()
+        ]
+
+    thread = threading.Thread(target=handle)
+    try:
+        try:
+            raise KeyError  # the thread that looks handles one itself
+        except KeyError:
+            thread.start()
+            wait_for(lambda: pending() == [("ValueError", "handle", False)], "one that is handled")
+        release.set()
+        handled.wait()
+        assert pending() == []
+    finally:
+        release.set()
+        end.set()
+        thread.join()
 
 
 def test_printed_and_logged_exceptions_are_noted_once_each(caplog, capsys) -> None:  # type: ignore[no-untyped-def]

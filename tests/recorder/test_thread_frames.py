@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent / "programs" / "collected_program.py"
 HOLDS_OFF = sys.version_info < (3, 12)
 
 
-@pytest.mark.parametrize("look", ["standing", "lines", "stacks", "shapes", "waits"])
+@pytest.mark.parametrize("look", ["standing", "lines", "stacks", "shapes", "pending", "waits"])
 def test_no_look_ends_the_process(look: str) -> None:
     done = subprocess.run(
         [sys.executable, str(PROGRAM), "3", look],

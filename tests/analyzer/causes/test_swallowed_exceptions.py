@@ -101,6 +101,15 @@ def test_a_stronger_reason_to_stand_outside_wins() -> None:
     assert verdict_on(rank).cause is Cause.PYTHON_DEADLOCK
 
 
+@pytest.mark.parametrize(
+    ("type_", "cause"), [("OSError", Cause.EXCEPTION), ("StopIteration", Cause.MISSING_RANK)]
+)
+def test_the_end_of_input_is_handled_for_good(type_: str, cause: Cause) -> None:
+    rank = view(1, user(60, "report"), user(21, "main"), wchan="do_poll")
+    rank.pending.append(Raised(Clock(300, 300), type_, "", list(LOADING)))
+    assert verdict_on(rank).cause is cause
+
+
 def test_an_interrupt_that_the_rank_survived_is_no_reason() -> None:
     rank = view(1, user(60, "report"), user(21, "main"), wchan="do_poll")
     rank.stderr = (

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from hanglab.recorder.rank import code_shapes, service, thread_waits
+from hanglab.recorder.rank import code_shapes, handled_exceptions, service, thread_waits
 from hanglab.recorder.rank.function_changes import FunctionChanges
 from hanglab.recorder.rank.line_samples import LineSampler
 
@@ -27,6 +27,7 @@ LOOKS = {
     "lines": LineSampler(lambda file: False, lambda thread: "").look,
     "stacks": service.current_stacks,
     "shapes": lambda: code_shapes.standing_code(lambda file: False),
+    "pending": handled_exceptions.pending_exceptions,
     "waits": lambda: thread_waits.thread_waits(("/",)),
 }
 
