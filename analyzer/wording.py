@@ -10,6 +10,10 @@ from hanglab.analyzer.verdict import Location
 
 #: Behind a sentence on ranks that differ, without its full stop.
 UNTOLD: Final = ", and nothing tells which of them is wrong"
+#: Ends before the peers of a rank that has a round more to do than they.
+MORE_INPUT: Final = "more input than"
+#: Of a rank whose send nobody waited for.
+LET_GO: Final = "let the send go that"
 
 
 @dataclass(frozen=True)

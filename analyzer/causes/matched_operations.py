@@ -21,6 +21,11 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
+from hanglab.analyzer.facts.further_rounds import (
+    at_the_end_of_input,
+    further_rounds,
+    more_rounds,
+)
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
@@ -29,7 +34,7 @@ from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector
-from hanglab.analyzer.strengths import CONCLUDED, PLAUSIBLE
+from hanglab.analyzer.strengths import ALTERNATIVE, CONCLUDED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
@@ -56,7 +61,10 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
             finding = _sharpen(facts, finding)
         elif cause is Cause.SIZE_MISMATCH:
             finding = as_call_out_of_turn(facts, finding)
-        yield Proposal(finding=finding, alternatives=alternatives(cause, finding))
+        others = alternatives(cause, finding)
+        if finding.cause is Cause.UNEVEN_INPUTS and finding.confidence <= PLAUSIBLE:
+            others = [*others, (cause, finding.culprits, ALTERNATIVE)]
+        yield Proposal(finding=finding, alternatives=others)
     if facts.case:
         yield from _decided_by_loops(facts)
 
@@ -151,11 +159,11 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         if len(gone) == 1:
             finding = _past_the_loop(facts, finding, gone[0])
         elif not gone:
-            finding = _ended_sooner(facts, finding)
+            finding = _at_the_end_of_input(facts, _ended_sooner(facts, finding))
     if finding.cause is Cause.SIZE_MISMATCH:
         finding = as_call_out_of_turn(facts, finding)
     elif finding.cause is Cause.COLLECTIVE_MISMATCH:
-        finding = _further_than_peers(facts, finding)
+        finding = _in_further_rounds(facts, _further_than_peers(facts, finding))
     elif finding.cause in _LEFT_OUT:
         finding = _behind_peers(facts, finding)
     return finding
@@ -248,6 +256,31 @@ def _do_not_run_ahead(facts: CaseFacts, finding: Finding) -> bool:
     return at is not None and all(_is_blocking(v, at.group_id) for v in facts.ranks.values())
 
 
+def _in_further_rounds(facts: CaseFacts, finding: Finding) -> Finding:
+    """The difference as uneven inputs, where the culprits alone have rounds left to do."""
+    peers = [wait.call.rank for wait in facts.graph.waits]
+    peers = sorted({*peers} - {*finding.culprits})
+    more = further_rounds(facts, finding.culprits, peers)
+    if finding.cause is not Cause.COLLECTIVE_MISMATCH or more is None:
+        return finding
+    cause = Cause.UNEVEN_INPUTS
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        category=cause.category,
+        advice=cause.advice,
+        confidence=min(finding.confidence, more.strength),
+        summary=more_rounds(finding.culprits, peers, more),
+        evidence=[
+            *(
+                Evidence("stack", rank, f"in a round that its peers do not have ({more.words})")
+                for rank in finding.culprits
+            ),
+            *finding.evidence,
+        ],
+    )
+
+
 def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
     loops = left_loops(facts, rank)
@@ -311,6 +344,27 @@ def _ended_sooner(facts: CaseFacts, finding: Finding) -> Finding:
             f"the job, they in step {theirs}; its next operation meets the wrong one of theirs.",
         )
     return finding
+
+
+def _at_the_end_of_input(facts: CaseFacts, finding: Finding) -> Finding:
+    """The difference as uneven inputs, where the culprits alone handle the end of an iterator."""
+    ended = [rank for rank, view in facts.ranks.items() if at_the_end_of_input(view)]
+    if finding.cause not in _MAY_BE_UNEVEN or not ended or ended != finding.culprits:
+        return finding
+    cause = Cause.UNEVEN_INPUTS
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        category=cause.category,
+        advice=cause.advice,
+        confidence=min(finding.confidence, CONCLUDED),
+        summary=f"{name_ranks(ended).capitalize()} came to the end of an iterator, which peers did "
+        f"not. {finding.summary}",
+        evidence=[
+            *(Evidence("exceptions", rank, "handles the end of an iterator") for rank in ended),
+            *finding.evidence,
+        ],
+    )
 
 
 def _current_line(facts: CaseFacts, rank: int) -> Location | None:

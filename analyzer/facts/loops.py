@@ -221,11 +221,11 @@ def further_on(view: RankView, peer: RankView) -> str | None:
 
 def _drew_as_many(view: RankView, peer: RankView) -> bool:
     """True if the loaders of both handed out equally many batches: they are in the same step."""
-    mine = _delivered(view)
-    return mine is not None and mine == _delivered(peer)
+    mine = delivered(view)
+    return mine is not None and mine == delivered(peer)
 
 
-def _delivered(view: RankView) -> int | None:
+def delivered(view: RankView) -> int | None:
     """Batches that the rank's loaders handed out; None where nobody counted them all."""
     progress = view.progress
     if progress is None or not 0 < len(progress.batches) < layout.BATCHES.capacity:
@@ -316,8 +316,8 @@ def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str]
 
 
 def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, str] | None:
-    mine = _delivered(view)
-    peers = [b for v in others if (b := _delivered(v)) is not None]
+    mine = delivered(view)
+    peers = [b for v in others if (b := delivered(v)) is not None]
     if mine is None or not peers:
         return None
     return mine - min(peers), f"{mine} batches, its peers {min(peers)} or more"

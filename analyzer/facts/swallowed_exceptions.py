@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.further_rounds import END_OF_INPUT
 from hanglab.analyzer.facts.thresholds import REPEATED_PRINT_NS
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
 from hanglab.analyzer.matching.calls import Call
@@ -26,10 +27,8 @@ from hanglab.recorder.case.records import StackFrame
 #: What a rank outside may be called for an exception to say more.
 _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_INPUTS})
 
-#: What ends a rank because somebody wants it to end.
-_ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit"})
-#: How iterators say that nothing is left: whoever handles it has come to the end of its input.
-_END_OF_INPUT = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
+#: What ends a rank, or a generator of it, because somebody wants it to end.
+_ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def _handled_exceptions(view: RankView) -> list[HandledException]:
     pending = [
         HandledException(one.type, one.message, tuple(one.frames), pending=True)
         for one in view.pending
-        if one.main and one.type not in _END_OF_INPUT
+        if one.main and one.type not in END_OF_INPUT
     ]
     found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed + pending
     return [one for one in found if one.type not in _ASKED_FOR]

@@ -231,6 +231,7 @@ LOADER_FIELDS: Final = (
 #: Bits of ``flags`` of an operation.
 COMPLETED: Final = 1
 FAILED: Final = 2
+DROPPED: Final = 4
 #: Bit of the flags of a signature: its operations are done when their wait has returned.
 WAIT_COMPLETES: Final = 1
 

@@ -354,6 +354,7 @@ def _decoded(values: dict[str, int], tables: _TableReader) -> OperationCall:
         wait_returned_ns=values["wait_returned"] or None,
         completed=bool(values["flags"] & layout.COMPLETED),
         failed=bool(values["flags"] & layout.FAILED),
+        dropped=bool(values["flags"] & layout.DROPPED),
         group_seq=_known(values["group_seq"]),
         root=_known(values["root"]),
         peer=_known(values["peer"]),

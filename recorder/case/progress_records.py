@@ -43,6 +43,8 @@ class OperationCall(msgspec.Struct):
     completed: bool = False
     #: True where the call or its wait raised.
     failed: bool = False
+    #: True where its Work was gone before anybody waited for it.
+    dropped: bool = False
     #: Sequence number that the backend gave the group before this call, if it tells.
     group_seq: int | None = None
     #: Root of broadcast, reduce, gather, scatter, as a rank within the group.

@@ -23,7 +23,7 @@ from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.backends import backends_in
-from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
+from hanglab.recorder.case.layout import COMPLETED, DROPPED, FAILED, NONE, Slot
 from hanglab.recorder.case.operations import METHODS, Method
 from hanglab.recorder.rank.arguments import (
     CallArguments,
@@ -186,6 +186,8 @@ class Boundary(Hooked):
         for reference, cell in list(self._outstanding.items()):
             number = cell.number
             work = reference()
+            if work is None:
+                self._note_gone(reference, cell)
             if work is None or cell.work is not reference or not self._wait_completes(cell):
                 continue
             try:
@@ -197,9 +199,15 @@ class Boundary(Hooked):
 
     def forget_the_gone(self) -> None:
         """Drop what is kept of operations whose Work nobody holds any more."""
-        for reference in list(self._outstanding):
+        for reference, cell in list(self._outstanding.items()):
             if reference() is None:
+                self._note_gone(reference, cell)
                 self._outstanding.pop(reference, None)
+
+    def _note_gone(self, reference: weakref.ref[Any], cell: OperationCell) -> None:
+        # With another operation its place in the ring has another Work, or none yet.
+        if cell.work is reference:
+            self._slots[cell.flags] |= DROPPED
 
     def _begin(self, signature: int, sequence: int) -> tuple[OperationCell, int]:
         """Write the record of an operation that is about to begin."""

@@ -30,6 +30,11 @@ from hanglab.analyzer.wording import (
     need_whole_dump,
 )
 
+_ONE_GROUP_EACH = (
+    "Give each thread a process group of its own (new_group), as what saves in the background "
+    "(async_save takes process_group=), or wait for that before the next operation."
+)
+
 
 def divergence_findings(graph: WaitForGraph) -> list[Finding]:
     return [
@@ -155,7 +160,7 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
                 if divergence.told_by_steps
             ),
         ],
-        advice=cause.advice,
+        advice=_ONE_GROUP_EACH if divergence.thread_turns else cause.advice,
     )
 
 

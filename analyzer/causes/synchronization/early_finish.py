@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
+from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
 from hanglab.analyzer.facts.loops import classify_left_loop
 from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.proposal import Proposal, detector, propose
@@ -19,14 +20,18 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
     first = facts.ranks[culprits[0]]
     location = first.location(first.user_frames[0]) if first.user_frames else None
     open_calls = facts.graph.unfinished.get(first.rank, ())
+    more = further_rounds(facts, culprits, finished)
+    summary = (
+        f"{name_ranks(culprits).capitalize()} issued more operations than "
+        f"{name_ranks(finished)}, which had come to the end of the program."
+    )
     return propose(
         facts,
-        Cause.COLLECTIVE_MISMATCH,
+        Cause.COLLECTIVE_MISMATCH if more is None else Cause.UNEVEN_INPUTS,
         culprits,
         failure_on_record=True,
-        confidence=INFERRED,
-        summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
-        f"{name_ranks(finished)}, which had come to the end of the program.",
+        confidence=INFERRED if more is None else more.strength,
+        summary=summary if more is None else more_rounds(culprits, finished, more),
         evidence=[
             Evidence("flight_recorder", rank, "entered more operations than most of its peers")
             for rank in culprits

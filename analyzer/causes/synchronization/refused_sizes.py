@@ -18,6 +18,7 @@ import numpy as np
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
+from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
 from hanglab.analyzer.facts.gloo_pieces import is_piece, operation_of_piece
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
@@ -129,13 +130,18 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
         return None
     (sender,) = unknown
     before = operation_of_piece(facts, own, received)
+    peers = sorted(call.rank for call in calls)
+    more = further_rounds(facts, unknown, peers)
+    told = (
+        f"Rank {sender} was in another operation where its peers were in {own.op} number "
+        f"{own.seq}: {received} bytes came, and none of its peers sends so many there."
+    )
     return propose(
         facts,
-        Cause.COLLECTIVE_MISMATCH,
+        Cause.COLLECTIVE_MISMATCH if more is None else Cause.UNEVEN_INPUTS,
         [sender],
         confidence=PLAUSIBLE,
-        summary=f"Rank {sender} was in another operation where its peers were in {own.op} number "
-        f"{own.seq}: {received} bytes came, and none of its peers sends so many there.",
+        summary=told if more is None else f"{more_rounds(unknown, peers, more)} {told}",
         evidence=[
             Evidence(
                 "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
@@ -147,7 +153,9 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
         # Its peers may have left the loop that it is in, for want of input.
         alternatives=[
             (Cause.SIZE_MISMATCH, [sender], ALTERNATIVE),
-            (Cause.UNEVEN_INPUTS, sorted(call.rank for call in calls), ALTERNATIVE),
+            (Cause.UNEVEN_INPUTS, peers, ALTERNATIVE)
+            if more is None
+            else (Cause.COLLECTIVE_MISMATCH, unknown, ALTERNATIVE),
         ],
     )
 

@@ -11,7 +11,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
-from hanglab.analyzer.wording import UNTOLD
+from hanglab.analyzer.wording import LET_GO, MORE_INPUT, UNTOLD
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
@@ -121,6 +121,10 @@ def words_of(subject: Subject) -> Words:
         # What it waits for, without who has it and what that one did.
         what = re.split(r"[,;] ", kept.detail, maxsplit=1)[0]
         words["kept"] = shown(what.partition(" ")[2], _TOLD)
+    if MORE_INPUT in verdict.summary:
+        words["more"] = MORE_INPUT
+    if LET_GO in verdict.summary:
+        words["let_go"] = LET_GO
     _add_absence(words, subject)
     message = subject.lone_message
     if message is not None:

@@ -61,11 +61,14 @@ TEXTS = {
         references=(_TUTORIAL, _DISTRIBUTED, "pytorch/pytorch#77562"),
     ),
     "uneven_inputs": CauseText(
-        says=("{Who}{by_line} left the loop that {peers} {are} still in, after fewer steps",),
+        says=(
+            "{Who}{by_line} {has} {more} {peers}, and {is_} in a loop that they have left",
+            "{Who}{by_line} left the loop that {peers} {are} still in, after fewer steps",
+        ),
         what="A rank has fewer batches than its peers, so it ends its loop while they issue one "
-        "more step's operations and wait for it.",
+        "more step's operations and wait for it; or it has more, and its peers go on without it.",
         proof="The culprit's stack is past the loop that its peers' stacks are in, and its step "
-        "counter is behind theirs.",
+        "counter is behind theirs; or the other way round, where most have left the loop.",
         mistaken_for={
             "skipped_collective": "there as many steps were done",
             "missing_rank": "there nothing shows that it left its peers' loop",
@@ -246,11 +249,12 @@ TEXTS = {
     ),
     "p2p_unmatched": CauseText(
         says=(
+            "{Who}{by_line} {let_go} {peers} {wait} for",
             "{Who}{by_line} did not issue the other half of {message}",
             "{Who}{by_line} did not issue the other half of a send or receive",
         ),
         what="A send without its receive, or a receive without its send: left out, meant for "
-        "another rank, or with another tag or group.",
+        "another rank, with another tag or group, or let go before it was sent.",
         proof="The counts of messages between the two ends differ up to an operation of both, or "
         "the other end is past the place where its half belongs.",
         mistaken_for={

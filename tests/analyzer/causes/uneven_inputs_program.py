@@ -1,0 +1,75 @@
+"""Ranks of which one has a batch more than its peers, or one call more.
+
+    hanglab run uneven_inputs_program.py -- KIND ODD
+
+KIND: ``loader`` (DistributedDataParallel over a DataLoader, and nothing behind it), ``epochs`` (the
+same with a reduction behind each epoch, which gloo refuses), ``counted`` (a loop over its own
+number of items), ``iterator`` (rank ODD handles the end of it sooner).  Those are uneven;
+``extra_call`` and ``goes_on`` have as many rounds on all ranks, of which ODD makes one call too
+many, or does not break off.  With ODD -1 nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+KIND, ODD = sys.argv[1], int(sys.argv[2])
+ITEMS = 10
+
+
+def train(model: DistributedDataParallel, optimizer: torch.optim.Optimizer, items: int) -> None:
+    for (batch,) in DataLoader(TensorDataset(torch.randn(items * 4, 8)), batch_size=4):
+        optimizer.zero_grad()
+        loss = model(batch).sum()
+        loss.backward()
+        optimizer.step()
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    odd = dist.get_rank() == ODD
+    items = ITEMS + odd
+    if KIND in ("loader", "epochs"):
+        model = DistributedDataParallel(torch.nn.Linear(8, 8))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(2):
+            train(model, optimizer, items)
+            if KIND == "epochs":
+                dist.all_reduce(torch.zeros(1))
+    elif KIND == "counted":
+        for _ in range(items):
+            dist.all_reduce(torch.ones(8))
+        dist.barrier()
+    elif KIND == "iterator":
+        data = iter(range(ITEMS - odd))
+        while True:
+            try:
+                next(data)
+                dist.all_reduce(torch.ones(8))
+            except StopIteration:
+                dist.barrier()
+                break
+    elif KIND == "extra_call":
+        for step in range(10):
+            dist.all_reduce(torch.ones(8))
+            if step == 9 and odd:
+                dist.all_reduce(torch.ones(8))
+        dist.barrier()
+    elif KIND == "goes_on":
+        for step in range(100):
+            dist.all_reduce(torch.ones(8))
+            if step == ITEMS and not odd:
+                break
+            if step == ITEMS + 3:
+                break
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
