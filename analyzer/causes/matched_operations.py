@@ -26,6 +26,7 @@ from hanglab.analyzer.facts.further_rounds import (
     further_rounds,
     more_rounds,
 )
+from hanglab.analyzer.facts.held_locks import lock_held_in_operation
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
@@ -36,7 +37,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.strengths import ALTERNATIVE, CONCLUDED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.backends import backends_in
 
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
@@ -166,7 +167,50 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         finding = _in_further_rounds(facts, _further_than_peers(facts, finding))
     elif finding.cause in _LEFT_OUT:
         finding = _behind_peers(facts, finding)
+    elif finding.cause is Cause.GROUP_ORDER:
+        finding = _held_up_by_a_lock(facts, finding)
     return finding
+
+
+def _held_up_by_a_lock(facts: CaseFacts, finding: Finding) -> Finding:
+    """Groups in opposite order as a deadlock, where a lock keeps a thread from one of them.
+
+    That thread is in the function in which a peer has entered the group: others that want the
+    lock are held up by the hang, and are no part of it.
+    """
+    if len(finding.culprits) != 1:
+        return finding
+    (rank,) = finding.culprits
+    view = facts.ranks[rank]
+    lock = lock_held_in_operation(facts, view)
+    theirs = {
+        (frame.file, frame.function)
+        for cycle in facts.graph.cycles
+        if rank in cycle.ranks
+        for call in cycle.calls
+        if call.rank != rank
+        for frame in call.stack
+    }
+    if lock is None or (lock.waiter.file, lock.waiter.function) not in theirs:
+        return finding
+    cause = Cause.PYTHON_DEADLOCK
+    holder, waiter = view.location(lock.holder), view.location(lock.waiter)
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        category=cause.category,
+        location=holder,
+        advice="Let go of the lock before the operation: other threads of the rank need it to come "
+        "to theirs, for which its peers wait.",
+        summary=f"Rank {rank} holds a lock within an operation{name_line(holder)}, and another "
+        f"thread of it waits for that{name_line(waiter)} before one that its peers are in. "
+        f"{finding.summary}",
+        evidence=[
+            Evidence("stack", rank, f"holds a lock{name_line(holder)}"),
+            Evidence("stack", rank, f"waits for that lock in another thread{name_line(waiter)}"),
+            *finding.evidence,
+        ],
+    )
 
 
 def _by_thread_turns(facts: CaseFacts, finding: Finding) -> bool:

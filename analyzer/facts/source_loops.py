@@ -69,7 +69,7 @@ def ends_within(facts: CaseFacts, file: str, first: int) -> list[LoopEnd]:
 def ends_around(facts: CaseFacts, frame: Frame) -> list[LoopEnd | None]:
     """The ends of the loops around a line in its function; None for all if that is not there."""
     nodes = _loop_nodes(facts, frame.file, frame.line)
-    if not nodes and _function_at(facts, frame.file, frame.line) is None:
+    if not nodes and function_at(facts, frame.file, frame.line) is None:
         return [None]
     return [_end_of(n) for n in nodes if n.lineno <= frame.line <= (n.end_lineno or n.lineno)]
 
@@ -95,7 +95,7 @@ def handles_exceptions(facts: CaseFacts, file: str, line: int) -> bool | None:
 
     None where its source is not there.
     """
-    tree = _function_at(facts, file, line)
+    tree = function_at(facts, file, line)
     if tree is None:
         return None
     return any(
@@ -149,13 +149,13 @@ def _loops(facts: CaseFacts, frame: Frame) -> list[tuple[int, int]]:
 
 def _loop_nodes(facts: CaseFacts, file: str, line: int) -> list[ast.For | ast.AsyncFor | ast.While]:
     """The loops of the innermost function around a line."""
-    tree = _function_at(facts, file, line)
+    tree = function_at(facts, file, line)
     return [
         node for node in (ast.walk(tree) if tree is not None else ()) if isinstance(node, _LOOPS)
     ]
 
 
-def _function_at(facts: CaseFacts, file: str, line: int) -> ast.AST | None:
+def function_at(facts: CaseFacts, file: str, line: int) -> ast.AST | None:
     of_file = [
         source
         for host in facts.hosts.values()

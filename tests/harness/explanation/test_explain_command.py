@@ -16,7 +16,7 @@ from hanglab.harness.report.explanation.commands import COMMANDS
 FIELDS = {
     *("Who", "who", "s", "es", "is_", "has", "does", "its", "it", "peers", "are", "at", "by_line"),
     *("place", "call", "message", "differing", "same", "next", "theirs", "told", "share"),
-    *("in_section", "how_often", "mine", "shared", "members", "wait", "kept"),
+    *("in_section", "how_often", "mine", "shared", "members", "wait", "kept", "let_go", "more"),
     *("stopped", "unstarted", "concluded", "outside", "by_size"),
     *(f"{whose}_{what}" for whose in ("mine", "theirs") for what in ("sizes", "dtypes", "root")),
 }
