@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
-    is_of_streams,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
@@ -24,18 +21,27 @@ from hanglab.analyzer.graph.owed_operations import (
     was_passed_before,
 )
 from hanglab.analyzer.graph.p2p_counts import posted_by_counts
+from hanglab.analyzer.graph.ring_doubts import (
+    any_come_unseen,
+    any_left_out,
+    any_of_a_batch,
+    is_level,
+    is_of_one_rank,
+    is_of_queues_alone,
+    is_of_streams_alone,
+    may_be_harmless,
+    waits_with_others,
+)
 from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.graph.wrong_group import WrongGroup, find_wrong_group, repeats_call
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
-from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.recorder.case.operations import op_of
 
 
 class RingReader:
@@ -77,7 +83,7 @@ class RingReader:
             pending = waiting.waiters[rank]
             calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
-        if not all(p2p) and _may_be_harmless(cycle):
+        if not all(p2p) and may_be_harmless(cycle):
             # Their orders differ, which may be harmless, as that of two threads is: the
             # ranks of which nothing is known may be what all wait for.
             self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
@@ -123,7 +129,7 @@ class RingReader:
                 return
         unsettled = {
             rank for rank in waits.unsettled.intersection(ranks)
-            if not _waits_with_others(rank, cycle, waits)
+            if not waits_with_others(rank, cycle, waits)
         }  # fmt: skip
         unsure = set(ranks) if was_passed_before(owed) else unsettled
         if unsure and not (full and not any(p2p) and self._wrong_group(cycle, calls)):
@@ -131,18 +137,19 @@ class RingReader:
             if not (full and self._name_either_way(cycle, calls, unsure, waits)):
                 self.undecided.update(unsure)
             return
-        if all(p2p) and _is_of_queues_alone(cycle):
+        if all(p2p) and is_of_queues_alone(cycle):
             self.undecided.update(ranks)
             return
         if full and not any(p2p):
-            unproved = _is_of_streams_alone(cycle) and not have_common_order(cycle, self._lookup)
+            unproved = is_of_streams_alone(cycle) and not have_common_order(cycle, self._lookup)
             if unproved or are_own_orders(cycle, self._lookup):
                 self.undecided.update(ranks)
                 return
         if not cycle.certain and (
             all(p2p)
-            or _any_left_out(cycle)
-            or _any_of_a_batch(cycle, waits, self._merged, self._lookup)
+            or any_left_out(cycle)
+            or any_come_unseen(cycle, self._lookup)
+            or any_of_a_batch(cycle, waits, self._merged, self._lookup)
         ):
             # Whether the halves that seem to lack have come is not known.
             self.undecided.update(ranks)
@@ -192,11 +199,11 @@ class RingReader:
             deviating = (wrong_group.deviating,)
         # Of two that have called equally often, neither lacks a call.
         collectives = full and not any(p2p)
-        level = collectives and _is_level(cycle)
+        level = collectives and is_level(cycle)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
-            if misdirected is None and _is_of_one_rank(cycle):
+            if misdirected is None and is_of_one_rank(cycle):
                 self.undecided.update(ranks)
                 return
         if misdirected is not None:
@@ -238,6 +245,10 @@ class RingReader:
         """Ranks of a ring of collectives that alone keep another order than the rest."""
         if len(cycle.keys) == 1:
             return cycle.keys
+        lacking = [rank for rank, place in cycle.places.items() if place.absent or place.unknown]
+        if len(lacking) == 1 and len(cycle.places[lacking[0]].not_entered) > 1:
+            # It alone has issued all of the ring, and what several others have not.
+            return tuple(lacking)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
         return (rank_ahead,) if rank_ahead is not None else ()
@@ -314,101 +325,3 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
-
-
-def _may_be_harmless(cycle: WaitCycle) -> bool:
-    """True if ranks of which nothing is known may be what two orders of a ring wait for.
-
-    Not where an operation that all have issued does not run: that shows that streams wait for each
-    other.
-    """
-    places = cycle.places.values()
-    proved = any(w.behind and not (w.absent or w.unknown or w.finished) for w in places)
-    return not proved and any(w.behind and w.unknown for w in places)
-
-
-def _waits_with_others(rank: int, cycle: WaitCycle, waits: OpenOperations) -> bool:
-    """True if others, too, have nothing open but what a rank of a ring is in, and lack beside it.
-
-    One of them may have stopped elsewhere; that several did is less likely than that they wait.
-    """
-    here = cycle.places[rank]
-    ranks = list(cycle.places)
-    before = cycle.places[ranks[ranks.index(rank) - 1]]
-    alike = [
-        other for other in here.waiters
-        if other in before.not_entered and len(waits.by_rank[other]) == 1
-    ]  # fmt: skip
-    return here.seq is not None and before.seq is not None and len(alike) > 1 and rank in alike
-
-
-def _is_of_streams_alone(cycle: WaitCycle) -> bool:
-    """True if nobody lacks in a ring, and no buffer tells whether its streams wait for each other.
-
-    All have issued all of it, and differ in the order: harmless, unless one stream waits for
-    another, and earlier rounds, which would show that, were left out.  A device may have stopped.
-    """
-    parts = [
-        progress.part if (progress := place.group.progress.get(rank)) else None
-        for rank, place in cycle.places.items()
-    ]
-    return is_of_streams(cycle) and all(part and part.active_only for part in parts)
-
-
-def _is_level(cycle: WaitCycle) -> bool:
-    """True if all ranks of a ring have entered equally many calls of each of its groups."""
-    groups = [place.group for place in cycle.places.values()]
-    entered = {
-        tuple(one.entered if (one := group.progress.get(rank)) else None for group in groups)
-        for rank in cycle.places
-    }
-    return len(entered) == 1
-
-
-def _is_of_queues_alone(cycle: WaitCycle) -> bool:
-    """True if no message of a ring lacks its other half, and each is behind one of another group.
-
-    These have streams of their own.  Whether one stream waits for another no buffer tells, so a
-    device may have stopped.
-    """
-    places = [*cycle.places.values()]
-    return is_of_streams(cycle) and all(
-        one.group is not other.group for one, other in pairwise([*places, places[0]])
-    )
-
-
-def _is_of_one_rank(cycle: WaitCycle) -> bool:
-    """True if a ring of messages has members that are none of the ends of what closed it.
-
-    Where all wait to send, or all to receive, the program makes the ring.  Else one of them is out
-    of turn, nobody knows which, and of four or more some neither are it nor wait for it.
-    """
-    sends = {op_of(place.op).sends for place in cycle.places.values()}
-    return len(cycle.places) > 3 and len(sends) > 1
-
-
-def _any_left_out(cycle: WaitCycle) -> bool:
-    """True if a message of a ring may have its other half, which a dump of what is open lacks."""
-    return any(
-        place.seq is None
-        and not place.certain
-        and (progress := place.group.progress.get(rank)) is not None
-        and progress.part is not None
-        and progress.part.active_only
-        for rank, place in cycle.places.items()
-    )
-
-
-def _any_of_a_batch(
-    cycle: WaitCycle, waits: OpenOperations, merged: MergedSummaries, lookup: CallLookup
-) -> bool:
-    """True if a rank waits in a batch for several peers, and nothing tells whose half lacks."""
-    for rank, waiting in cycle.places.items():
-        if waiting.seq is None and not waiting.certain:
-            order = waiting.waiters[rank].order
-            batch = [w for p, w in waits.by_rank[rank] if p.order == order and not w.exchanged]
-            if len({w.peer for w in batch}) > 1:
-                return True
-            if may_lack_members((rank, order), waits, merged, lookup):
-                return True
-    return False
