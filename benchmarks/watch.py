@@ -1,7 +1,8 @@
 """False alarms, missed hangs and delays of the detector of ``hanglab watch``.
 
 ``python benchmarks/watch.py [--hours 20] [--least 60,120,180]`` reads made-up days of jobs
-(``watch_jobs.py``), with the clock of those days.
+(``watch_jobs.py``), with the clock of those days; ParaStack's rule (``watch_peers.py``) reads the
+same days.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import argparse
 import os
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from watch_jobs import ELSEWHERE, HANGS, HEALTHY, MadeUpJob
+from watch_peers import ParaStackRule
 
 from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
+from hanglab.harness.watching.signs import Signs
 
 #: Seconds between two looks, as in the service.
 EVERY_S = 2.0
@@ -24,45 +30,84 @@ CLOSER_AT = (0.5, 0.66, 0.82)
 MOST_S = 600.0
 
 
-def alarms(job: MadeUpJob, limits: PaceLimits, until_s: float, elsewhere: bool) -> list[float]:
-    """Times of the alarms; after each the job counts as having been looked at and found well."""
-    pace: JobPauses | None = None
-    found = []
-    rounds = 0
-    for at_s, signs in job.readings(EVERY_S):
+class Rule(Protocol):
+    """Says at each look whether it takes the job for hung, and is told where it was wrong."""
+
+    def look(self, job: MadeUpJob, at_s: float, signs: dict[int, Signs]) -> bool: ...
+    def forgive(self) -> None: ...
+
+
+#: Makes a rule for a job; True if the job has ranks on other hosts.
+MakeRule = Callable[[bool], Rule]
+
+
+class Ours:
+    """The detector of the service, with its closer looks."""
+
+    def __init__(self, limits: PaceLimits, elsewhere: bool) -> None:
+        self._limits, self._elsewhere = limits, elsewhere
+        self._pace: JobPauses | None = None
+        self._rounds = 0
+
+    def look(self, job: MadeUpJob, at_s: float, signs: dict[int, Signs]) -> bool:
+        pace = self._pace
         if pace is None:
-            pace = JobPauses(limits, at_s, elsewhere=elsewhere)
+            pace = self._pace = JobPauses(self._limits, at_s, elsewhere=self._elsewhere)
         seen: frozenset[int] = frozenset()
-        doubtful = pace.doubtful
+        doubtful, now = pace.doubtful, pace.pace
         if not doubtful:
-            rounds = 0
-        elif rounds < len(CLOSER_AT) and pace.pace.pause_s >= CLOSER_AT[rounds] * pace.pace.limit_s:
-            rounds += 1
-            seen = frozenset(rank for rank in doubtful if rounds > 1 and job.varied[rank])
+            self._rounds = 0
+        elif self._rounds < len(CLOSER_AT) and now.pause_s >= CLOSER_AT[self._rounds] * now.limit_s:
+            self._rounds += 1
+            seen = frozenset(rank for rank in doubtful if self._rounds > 1 and job.varied[rank])
         pace.look(at_s, signs, seen)
-        if pace.stop:
+        return bool(pace.stop)
+
+    def forgive(self) -> None:
+        assert self._pace is not None
+        self._pace.forgive()
+
+
+class ParaStack:
+    """ParaStack's rule, which sees stacks alone."""
+
+    def __init__(self, most: int, elsewhere: bool) -> None:
+        self._rule = ParaStackRule(most)
+
+    def look(self, job: MadeUpJob, at_s: float, signs: dict[int, Signs]) -> bool:
+        return self._rule.look(at_s, job.outside, job.varied)
+
+    def forgive(self) -> None:
+        self._rule.forgive()
+
+
+def alarms(job: MadeUpJob, rule: Rule, until_s: float) -> list[float]:
+    """Times of the alarms; after each the job counts as having been looked at and found well."""
+    found = []
+    for at_s, signs in job.readings(EVERY_S):
+        if rule.look(job, at_s, signs):
             found.append(at_s)
             if at_s >= job.hung_s:
                 break
-            pace.forgive()
+            rule.forgive()
         if at_s >= min(until_s, job.hung_s + MOST_S):
             break
     return found
 
 
-def healthy(limits: PaceLimits, hours: float, seeds: int) -> tuple[float, dict[str, int]]:
+def healthy(make: MakeRule, hours: float, seeds: int) -> tuple[float, dict[str, int]]:
     total, by_day = 0.0, {}
     for name, day in HEALTHY.items():
         count = 0
         for seed in range(seeds):
             job = MadeUpJob(day, seed)
-            count += len(alarms(job, limits, hours * 3600, name in ELSEWHERE))
+            count += len(alarms(job, make(name in ELSEWHERE), hours * 3600))
             total += hours
         by_day[name] = count
     return total, by_day
 
 
-def hung(limits: PaceLimits, seeds: int) -> dict[str, list[float | None]]:
+def hung(make: MakeRule, seeds: int) -> dict[str, list[float | None]]:
     """Seconds from each hang to its alarm; None where it was missed."""
     found: dict[str, list[float | None]] = {}
     for kind, hang in HANGS.items():
@@ -70,9 +115,21 @@ def hung(limits: PaceLimits, seeds: int) -> dict[str, list[float | None]]:
             for seed in range(seeds):
                 hang_s = 400 + 2000.0 * ((seed * 7 + len(name)) % 5)
                 job = MadeUpJob(day, 1000 + seed, hang_s, hang)
-                told = alarms(job, limits, float("inf"), name in ELSEWHERE)
+                told = alarms(job, make(name in ELSEWHERE), float("inf"))
                 late = [at - job.hung_s for at in told if at >= job.hung_s]
                 found.setdefault(kind, []).append(late[0] if late else None)
+    return found
+
+
+def rules(least: str) -> dict[str, MakeRule]:
+    """Rules by their titles: ours with each of the least pauses, then ParaStack's."""
+    found: dict[str, MakeRule] = {}
+    for text in least.split(","):
+        limits = PaceLimits().scaled(float(text)) if float(text) != 120 else PaceLimits()
+        found[f"still {text} s"] = partial(Ours, limits)
+    for most in (4, 8, 16):
+        title = f"ParaStack's rule, {most * EVERY_S:g} s apart at most"
+        found[title] = partial(ParaStack, most)
     return found
 
 
@@ -82,17 +139,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--least", default="60,120,180", help="least still pauses, in seconds")
     options = parser.parse_args()
-    for text in options.least.split(","):
-        limits = PaceLimits().scaled(float(text)) if float(text) != 120 else PaceLimits()
+    for title, make in rules(options.least).items():
         begun = time.process_time()
-        hours, by_day = healthy(limits, options.hours, options.seeds)
+        hours, by_day = healthy(make, options.hours, options.seeds)
         count = sum(by_day.values())
         told = ", ".join(f"{name} {n}" for name, n in by_day.items() if n) or "none"
         print(
-            f"still {text} s: {count} false alarms in {hours:g} job-hours "
+            f"{title}: {count} false alarms in {hours:g} job-hours "
             f"({100 * count / hours:.2f} in 100 h): {told}"
         )
-        for kind, delays in hung(limits, options.seeds).items():
+        for kind, delays in hung(make, options.seeds).items():
             known = sorted(one for one in delays if one is not None)
             missed = len(delays) - len(known)
             middle = (

@@ -35,6 +35,13 @@ COMPUTE = Doing(cores=0.9, state="R", varied=True)
 STOPPED = Doing(state="T")
 
 
+def is_outside(doing: Doing, rng: random.Random) -> bool:
+    """True if a look at its stack finds it outside of communication; in steps, as it computes."""
+    if doing.varied:
+        return rng.random() < doing.cores
+    return doing.cores >= 0.3 or doing.io > 0 or doing.state in "DT"
+
+
 class Stretch(NamedTuple):
     """Seconds in which each rank does one thing; ``None`` for the rest of the ranks."""
 
@@ -219,12 +226,14 @@ class MadeUpJob:
     hang: tuple[Doing, Doing] = (STILL, STILL)
     #: Whether the last reading was of a time in which stacks show other functions, by rank.
     varied: dict[int, bool] = field(default_factory=dict)
+    #: Whether a stack of the last reading is outside of communication, by rank.
+    outside: dict[int, bool] = field(default_factory=dict)
     #: When it began to hang: at the end of what it did at ``hang_s``.
     hung_s: float = float("inf")
 
     def readings(self, every_s: float) -> Iterator[tuple[float, dict[int, Signs]]]:
         """Readings of all ranks at a watch's looks, some of which come late."""
-        rng = random.Random(self.seed)
+        rng, stacks = random.Random(self.seed), random.Random(self.seed)
         stretches = self.day(rng)
         report_s = [rng.uniform(0, 15) for _ in range(RANKS)]
         totals = [[0.0] * 4 for _ in range(RANKS)]
@@ -254,6 +263,7 @@ class MadeUpJob:
                         total[2] += 1500
                         total[3] += 0.004
             self.varied = {rank: one.varied for rank, one in enumerate(doing)}
+            self.outside = {rank: is_outside(one, stacks) for rank, one in enumerate(doing)}
             yield (
                 at,
                 {
