@@ -54,8 +54,11 @@ def one_process(one: Claim, other: Claim) -> bool:
         equal = sum(mine.records[number] == theirs.records[number] for number in shared)
         return equal >= AGREEING_SHARE * len(shared)
     if ABSENT in (mine.first_record, theirs.first_record, mine.first_ns, theirs.first_ns):
-        # One that left finished entries out may have none, and is of the same moment by its counts.
-        return ABSENT in (mine.counted, theirs.counted) or mine.counted == theirs.counted
+        # One that left finished entries out may have none, and is of the same moment by its counts;
+        # of a rank that has done nothing yet only the file's name tells to which others it belongs.
+        if ABSENT in (mine.counted, theirs.counted):
+            return name_without_rank(one.source) == name_without_rank(other.source)
+        return mine.counted == theirs.counted
     # Nothing shows that rings without a common moment are of one process: a job that hung may
     # lie beside another that went on.
     return (

@@ -44,6 +44,7 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "an attempt was set aside whose rank had done nothing yet, for the one before": (90007826,),
     "one who alone had issued what several others had not was told with one of them": (80006164,),
     "a message whose half had ended, by what a ring had lost, was told as without it": (80010514,),
     "the size of what met was told, and not the group that one of a pair took for another": (
