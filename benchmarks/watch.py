@@ -1,8 +1,8 @@
 """False alarms, missed hangs and delays of the detector of ``hanglab watch``.
 
 ``python benchmarks/watch.py [--hours 20] [--least 60,120,180]`` reads made-up days of jobs
-(``watch_jobs.py``), with the clock of those days; ParaStack's rule (``watch_peers.py``) reads the
-same days.
+(``watch_jobs.py``), with the clock of those days; a rule of ParaStack's kind
+(``watch_peers.py``) reads the same days.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from watch_jobs import ELSEWHERE, HANGS, HEALTHY, MadeUpJob
-from watch_peers import ParaStackRule
+from watch_peers import LowShareRule
 
 from hanglab.harness.watching.job_pace import JobPauses
 from hanglab.harness.watching.pace import PaceLimits
@@ -68,11 +68,11 @@ class Ours:
         self._pace.forgive()
 
 
-class ParaStack:
-    """ParaStack's rule, which sees stacks alone."""
+class LowShare:
+    """A rule of ParaStack's kind, which sees stacks alone."""
 
     def __init__(self, most: int, elsewhere: bool) -> None:
-        self._rule = ParaStackRule(most)
+        self._rule = LowShareRule(most)
 
     def look(self, job: MadeUpJob, at_s: float, signs: dict[int, Signs]) -> bool:
         return self._rule.look(at_s, job.outside, job.varied)
@@ -122,14 +122,14 @@ def hung(make: MakeRule, seeds: int) -> dict[str, list[float | None]]:
 
 
 def rules(least: str) -> dict[str, MakeRule]:
-    """Rules by their titles: ours with each of the least pauses, then ParaStack's."""
+    """Rules by their titles: ours with each of the least pauses, then those of ParaStack's kind."""
     found: dict[str, MakeRule] = {}
     for text in least.split(","):
         limits = PaceLimits().scaled(float(text)) if float(text) != 120 else PaceLimits()
         found[f"still {text} s"] = partial(Ours, limits)
     for most in (4, 8, 16):
-        title = f"ParaStack's rule, {most * EVERY_S:g} s apart at most"
-        found[title] = partial(ParaStack, most)
+        title = f"of ParaStack's kind, {most * EVERY_S:g} s apart at most"
+        found[title] = partial(LowShare, most)
     return found
 
 

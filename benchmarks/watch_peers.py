@@ -1,7 +1,7 @@
-"""Another rule for when a job hangs, for ``benchmarks/watch.py`` to measure beside ours.
+"""A rule of ParaStack's kind, for ``benchmarks/watch.py`` to measure beside ours.
 
-Its tool is for MPI and cannot watch jobs of torch, so the rule stands here, on what that would
-see: whether a rank's stack is outside of communication at a look.
+ParaStack (Li, Chen, Gupta, SC'17) is for MPI and cannot watch jobs of torch.  What stands here is
+its idea alone, as far as we know it, and none of its constants: no figure is ParaStack's own.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 
-class ParaStackRule:
-    """ParaStack's (Li, Chen, Gupta, SC'17), written anew by its paper.
+class LowShareRule:
+    """A hang is a share of ranks outside of communication that stays low for longer than by chance.
 
-    The share of ranks outside of communication is looked at at random times, far enough apart that
-    a runs test finds no order in it.  A share that is low as it seldom is is a suspicion; so many
-    of them in a row as come by chance once in a thousand cases are a hang, unless ranks are seen to
-    move in and out meanwhile, as in a job that is slow.
+    It is looked at far enough apart that a runs test finds no order in it.  A share that is low as
+    it seldom is is a suspicion; so many of them in a row as come by chance once in a thousand cases
+    are a hang, unless ranks are seen to move in and out meanwhile, as in a job that is slow.
     """
 
     #: Probability of a false alarm for each series of suspicions, and the most likely suspicion
-    #: that is used (paper, 3.2 and 3.3).
+    #: that is used: ours.
     ALPHA, MOST_LIKELY = 0.001, 0.77
     #: Looks from which the share is modelled, and on which the runs test is made.
     LEAST = 16

@@ -8,6 +8,7 @@ process, its stack or its end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -172,6 +173,12 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     return finding
 
 
+def _as_cause(finding: Finding, cause: Cause, **changes: Any) -> Finding:
+    """The finding by another cause, with its category, and its advice if there is no other one."""
+    words = {"category": cause.category, "advice": cause.advice, **changes}
+    return msgspec.structs.replace(finding, cause=cause, **words)
+
+
 def _held_up_by_a_lock(facts: CaseFacts, finding: Finding) -> Finding:
     """Groups in opposite order as a deadlock, where a lock keeps a thread from one of them.
 
@@ -193,12 +200,10 @@ def _held_up_by_a_lock(facts: CaseFacts, finding: Finding) -> Finding:
     }
     if lock is None or (lock.waiter.file, lock.waiter.function) not in theirs:
         return finding
-    cause = Cause.PYTHON_DEADLOCK
     holder, waiter = view.location(lock.holder), view.location(lock.waiter)
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
-        category=cause.category,
+        Cause.PYTHON_DEADLOCK,
         location=holder,
         advice="Let go of the lock before the operation: other threads of the rank need it to come "
         "to theirs, for which its peers wait.",
@@ -239,12 +244,10 @@ def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
     )
     if mine.seq is None or not blocked or not all(places):
         return finding
-    cause = Cause.COLLECTIVE_MISMATCH
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
+        Cause.COLLECTIVE_MISMATCH,
         collective=collective_ref(mine),
-        advice=cause.advice,
         summary=f"Rank {rank} called {name_call(mine)}, which is one call too many: its peers, who "
         f"have not entered it, are in {places[0]}.",
         evidence=[
@@ -278,10 +281,9 @@ def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:
     culprits = finding.culprits
     cause = Cause.SKIPPED_COLLECTIVE
     who = name_ranks(culprits)
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
-        advice=cause.advice,
+        cause,
         summary=f"{who.capitalize()} left an operation out and went on to {places[0][0]}. "
         f"{finding.summary}",
         evidence=[
@@ -307,12 +309,9 @@ def _in_further_rounds(facts: CaseFacts, finding: Finding) -> Finding:
     more = further_rounds(facts, finding.culprits, peers)
     if finding.cause is not Cause.COLLECTIVE_MISMATCH or more is None:
         return finding
-    cause = Cause.UNEVEN_INPUTS
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
-        category=cause.category,
-        advice=cause.advice,
+        Cause.UNEVEN_INPUTS,
         confidence=min(finding.confidence, more.strength),
         summary=more_rounds(finding.culprits, peers, more),
         evidence=[
@@ -346,15 +345,13 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     if told:
         done = "after fewer rounds or operations, and not for want of input"
         words += f"; {told}"
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
-        category=cause.category,
+        cause,
         culprits=[rank],
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
         location=_current_line(facts, rank) or finding.location,
         confidence=max(finding.confidence, CONCLUDED) if compared is not None else PLAUSIBLE,
-        advice=cause.advice,
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({words}); "
         "its next operation meets the wrong one of theirs.",
         evidence=[
@@ -378,12 +375,9 @@ def _ended_sooner(facts: CaseFacts, finding: Finding) -> Finding:
         peer = next(one for rank, one in divergence.calls.items() if rank not in ranks)
         if mine >= theirs or not is_behind_loop_of(facts, call.stack, peer.stack):
             continue
-        cause = Cause.UNEVEN_INPUTS
-        return msgspec.structs.replace(
+        return _as_cause(
             finding,
-            cause=cause,
-            category=cause.category,
-            advice=cause.advice,
+            Cause.UNEVEN_INPUTS,
             summary=f"Rank {ranks[0]} left the loop in which its peers went on, in step {mine} of "
             f"the job, they in step {theirs}; its next operation meets the wrong one of theirs.",
         )
@@ -395,12 +389,9 @@ def _at_the_end_of_input(facts: CaseFacts, finding: Finding) -> Finding:
     ended = [rank for rank, view in facts.ranks.items() if at_the_end_of_input(view)]
     if finding.cause not in _MAY_BE_UNEVEN or not ended or ended != finding.culprits:
         return finding
-    cause = Cause.UNEVEN_INPUTS
-    return msgspec.structs.replace(
+    return _as_cause(
         finding,
-        cause=cause,
-        category=cause.category,
-        advice=cause.advice,
+        Cause.UNEVEN_INPUTS,
         confidence=min(finding.confidence, CONCLUDED),
         summary=f"{name_ranks(ended).capitalize()} came to the end of an iterator, which peers did "
         f"not. {finding.summary}",

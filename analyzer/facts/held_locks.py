@@ -1,7 +1,8 @@
 """Locks of a process that one of its threads holds within an operation and another waits for.
 
 No lock says who holds it.  But a thread that sleeps in a ``with`` statement's entry waits for the
-lock of that, and one whose stack is in the body of a ``with`` of the same expression has it.
+lock of that, and one whose stack is in the body of a ``with`` of the same expression in the same
+file has it.  Elsewhere the same words, as ``self.lock``, mean another object.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def lock_held_in_operation(facts: CaseFacts, view: RankView) -> HeldLock | None:
             if holder is waiter or not _is_in_torch(view, holder):
                 continue
             for frame in view.code.user_frames(holder.frames):
-                if wanted in _around(facts, frame):
+                if frame.file == waiter.frames[0].file and wanted in _around(facts, frame):
                     return HeldLock(frame, waiter.frames[0])
     return None
 

@@ -6,9 +6,7 @@ from itertools import pairwise
 
 from hanglab.analyzer.flight_recorder.columns import Entries, State
 from hanglab.analyzer.graph.batches import may_lack_members
-from hanglab.analyzer.graph.entry_order import (
-    is_of_streams,
-)
+from hanglab.analyzer.graph.entry_order import is_of_streams
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.stopped_device import channel_rows
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
@@ -39,7 +37,7 @@ def waits_with_others(rank: int, cycle: WaitCycle, waits: OpenOperations) -> boo
     before = cycle.places[ranks[ranks.index(rank) - 1]]
     alike = [
         other for other in here.waiters
-        if other in before.not_entered and len(waits.by_rank[other]) == 1
+        if other in before.absent and len(waits.by_rank[other]) == 1
     ]  # fmt: skip
     return here.seq is not None and before.seq is not None and len(alike) > 1 and rank in alike
 

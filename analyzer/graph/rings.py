@@ -246,7 +246,7 @@ class RingReader:
         if len(cycle.keys) == 1:
             return cycle.keys
         lacking = [rank for rank, place in cycle.places.items() if place.absent or place.unknown]
-        if len(lacking) == 1 and len(cycle.places[lacking[0]].not_entered) > 1:
+        if len(lacking) == 1 and len(cycle.places[lacking[0]].absent) > 1:
             # It alone has issued all of the ring, and what several others have not.
             return tuple(lacking)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}

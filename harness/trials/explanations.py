@@ -55,9 +55,15 @@ class ExplainedPlay(DumpedPlay):
         return self._any_leaves([*stalls.values(), *cuts])
 
     def _stalled_part(self, played: Played, place: int) -> object:
-        """Equal for parts that stall alike: a collective without a root lets nobody go before."""
-        part = played.parts[place]
-        if part.peer is not None or part.root is not None:
+        """Equal for parts that stall alike: a collective without a root lets nobody go before.
+
+        If their numbers are those of the program without a fault, on any transport: a fault before
+        them shifts these, and so do the turns of threads.
+        """
+        part, threads = played.parts[place], self.program.ranks[played.rank]
+        steps = threads[played.thread]
+        as_meant = len(threads) == 1 and played.at < len(steps) and steps[played.at] is played.step
+        if not as_meant or part.peer is not None or part.root is not None:
             return played.rank, played.number, place
         return played.group, self.issued(played.rank, played.group, played)
 
