@@ -61,8 +61,13 @@ class Claim:
         return self.possible is not None and len(self.possible) == 1
 
     @property
-    def worth(self) -> tuple[int, int, bool, bool]:
-        return self.entries, self.last, self.whole, self.frames
+    def counts(self) -> tuple[int, int]:
+        """Operations issued and finished, of a process the more the later; of a whole dump."""
+        return (self.moments.counted, self.moments.ended) if self.whole else (ABSENT, ABSENT)
+
+    @property
+    def worth(self) -> tuple[tuple[int, int], int, int, bool, bool]:
+        return self.counts, self.entries, self.last, self.whole, self.frames
 
 
 def _has(members: tuple[int, ...], rank: int) -> bool:
@@ -94,7 +99,8 @@ class Assigned:
 
 
 def _why(used: Claim, other: Claim) -> str:
-    if used.entries == other.entries and used.last > other.last:
+    later = used.entries == other.entries and used.last > other.last
+    if later or (used.counts > other.counts and ABSENT not in other.counts):
         return "is later"
     return "has more of it" if used.worth > other.worth else "is as good"
 

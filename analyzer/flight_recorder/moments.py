@@ -33,15 +33,20 @@ class Moments:
     world_size: int = 0
     #: Operations that its groups' statuses count as issued, all together; ABSENT without statuses.
     counted: int = ABSENT
+    #: As finished, likewise.
+    ended: int = ABSENT
 
     @classmethod
     def of(cls, dump: RankDump) -> Moments:
         members = _world(dump)
         world = hash(members) if members else 0
-        counted = sum(one.enqueued or 0 for one in dump.status.values()) if dump.status else ABSENT
+        counted = ended = ABSENT
+        if dump.status:
+            counted = sum(one.enqueued or 0 for one in dump.status.values())
+            ended = sum(one.completed or 0 for one in dump.status.values())
         entries = dump.entries
         if entries is None or not len(entries):
-            return cls(world=world, world_size=len(members), counted=counted)
+            return cls(world=world, world_size=len(members), counted=counted, ended=ended)
         timed = entries.created_ns > 0
         numbered = timed & (entries.record_id >= 0)
         records = entries.record_id[numbered]
@@ -58,6 +63,7 @@ class Moments:
             world=world,
             world_size=len(members),
             counted=counted,
+            ended=ended,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
 from hanglab.analyzer.graph.thresholds import PEERS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -35,9 +36,23 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         entries = lookup.entries(rank)
         if entries is None:
             continue
+        if not _is_on_known_line(entries, pending.index):
+            continue  # It may be of the program's next phase, which its peers have yet to come to.
         if issue_order_at(entries, pending.index, unlined=True) is not IssueOrder.AHEAD:
             continue
         lookup.prefetch(operation.absent[:PEERS])
         peers = [lookup.entries(other) for other in operation.absent[:PEERS]]
         if keep_one_order(entries, pending.index, peers):
             yield operation
+
+
+def _is_on_known_line(entries: Entries, index: int) -> bool:
+    """True if the rank made an earlier call from the line of the one with that index.
+
+    Without lines, if it is the last one again.
+    """
+    stack = int(entries.stack[index])
+    if stack != ABSENT:
+        return bool((entries.stack[:index] == stack).any())
+    columns = entries.operation, entries.group
+    return index > 0 and all(int(one[index]) == int(one[index - 1]) for one in columns)

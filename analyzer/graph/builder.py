@@ -12,7 +12,10 @@ from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.ended_otherwise import ended_in_pairs, find_ended_otherwise
 from hanglab.analyzer.graph.job_steps import label_by_steps
-from hanglab.analyzer.graph.message_balance import find_unmatched_messages
+from hanglab.analyzer.graph.message_balance import (
+    find_messages_after_the_last,
+    find_unmatched_messages,
+)
 from hanglab.analyzer.graph.new_channels import find_stray_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
@@ -121,6 +124,8 @@ class _Builder:
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
+        if departure is None and not (divergences or on_wrong_group or added or unmatched):
+            departure = self._departures.find_repeated(waits)
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))
@@ -181,7 +186,7 @@ class _Builder:
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
         told = bool(divergences or on_wrong_group or added or unmatched or departure or ended)
         stopped = None if told else self._stopped_device(roots, waits)
-        rings = RingReader(merged, group_table.groups, self._calls, self._departures.orders)
+        rings = RingReader(merged, group_table.groups, self._calls, self._departures)
         if departure is not None and not any(one.deviating for one in divergences):
             graph.departures = [shown_departure(departure, self._calls)]
             graph.divergences = []
@@ -198,6 +203,9 @@ class _Builder:
             ]
         if stopped is None and not (departure or divergences or roots.ends or roots.cycles):
             graph.cycles += crossed_messages(waits, self._calls)
+        if stopped is None and not (told or graph.cycles or graph.unmatched or graph.sinks):
+            left = find_messages_after_the_last(waits, group_table, lookup)
+            graph.unmatched += unmatched_calls(left, waits, self._calls)
         if stopped is None and not (told or graph.cycles or graph.unmatched or graph.sinks):
             graph.unmatched += unanswered_calls(
                 self._merged, waits, self._calls, self._departures.left_own_order_at
@@ -224,10 +232,14 @@ class _Builder:
         return graph
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
-        """True if a rank alone, of a job of two, waits for a sink in what need not be its turn."""
-        if not sink.outside or sink.elsewhere or len(self._group_table.expected) > 2:
+        """True if a rank alone waits for a sink in what need not be its turn."""
+        waiting = [(r, w) for r in waits.by_rank for w in waits.first(r) if sink.rank in w.absent]
+        if not sink.outside or sink.elsewhere or len(waiting) != 1:
             return False
-        return not any(map(self._departures.keeps_own_order, waits.by_rank.keys() - {sink.rank}))
+        waiter, operation = waiting[0]
+        if len(self._group_table.expected) > 2:
+            return self._departures.may_repeat(waiter, operation.waiters[waiter].index)
+        return not self._departures.keeps_own_order(waiter)
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

@@ -8,7 +8,14 @@ from functools import cached_property
 
 from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
 from hanglab.analyzer.graph.divergences import label_by_departure
-from hanglab.analyzer.graph.own_orders import OwnOrders, keeps_to_rounds
+from hanglab.analyzer.graph.own_orders import (
+    OwnOrders,
+    keeps_to_rounds,
+    may_repeat,
+    repeats_at_once,
+)
+from hanglab.analyzer.graph.roots import reaching
+from hanglab.analyzer.graph.thresholds import MOST_IN_ORDER
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Divergence
@@ -74,6 +81,39 @@ class DepartureFinder:
         """True if a rank's own rounds prove that it has issued nothing too often."""
         order = self._message_orders.whole.get(rank)
         return order is not None and keeps_to_rounds(order)
+
+    def may_repeat(self, rank: int, index: int) -> bool:
+        """True if by a rank's own order the collective of that entry may be one too many."""
+        order = self._message_orders.whole.get(rank)
+        return order is not None and may_repeat(order, index)
+
+    def repeats_at_once(self, rank: int, index: int) -> bool:
+        """True if a rank's collective of that entry is the one before it again, as never before."""
+        order = self._message_orders.whole.get(rank)
+        return order is not None and repeats_at_once(order, index)
+
+    def find_repeated(self, waits: OpenOperations) -> LeftOrder | None:
+        """The rank that waits for several in a call too many, while all of these wait for it."""
+        for operation in waits.operations.values():
+            if operation.seq is None or len(operation.waiters) > 1 or operation.explained:
+                continue
+            if len(operation.absent) < MOST_IN_ORDER or operation.unknown or operation.behind:
+                continue
+            ((rank, pending),) = operation.waiters.items()
+            others = waits.by_rank.keys() - {rank}
+            if (
+                operation in waits.first(rank)
+                and others.issuperset(operation.absent)
+                and others <= reaching(waits, [rank])
+                and self.repeats_at_once(rank, pending.index)
+            ):
+                peer = min(others)
+                return LeftOrder(
+                    rank, tied=False, index=pending.index,
+                    peer=peer, peer_index=waits.by_rank[peer][0][0].index,
+                    proved=frozenset(), possible=frozenset(), predicted=Edit.ADDED, own=True,
+                )  # fmt: skip
+        return None
 
     def left_own_order_at(self, rank: int) -> int | None:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""

@@ -150,6 +150,7 @@ class ProgramOrders:
         }
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
+        parted = len(partings)
         if len(clear) > 1 and all(
             pair in clear or Edit.SWAPPED in one.parting.proved for pair, one in partings.items()
         ):
@@ -166,9 +167,14 @@ class ProgramOrders:
         if any(self._is_shared(side) for side in sides):
             return None
         departure = self._departure(odd, sides, tied=tied)
-        if departure is not None and waits is not None and departure.edit is Edit.LEFT_OUT:
-            if odd not in waits.by_rank and Edit.SWAPPED in departure.possible:
-                return None  # It may have stopped in an order of its own.
+        if departure is None or waits is None:
+            return departure
+        if odd not in waits.by_rank and (
+            parted > len(partings)
+            or (departure.edit is Edit.LEFT_OUT and Edit.SWAPPED in departure.possible)
+        ):
+            return None  # It may have stopped in an order of its own.
+        if departure.edit is Edit.LEFT_OUT:
             # Whoever left an operation out is missed, or meets another one.
             return departure if _is_missed(odd, waits, tied=tied) else None
         return departure

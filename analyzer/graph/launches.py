@@ -35,6 +35,17 @@ class Launch:
     unknown: bool = False
     #: The ring may have dropped older ones that have not finished.
     unseen_before: bool = False
+    #: The thread that issued it, "" where the dump does not tell; its group.
+    thread: str = ""
+    place: int = ABSENT
+
+    def may_follow(self, other: Launch) -> bool:
+        """True if an older launch of its rank may have to end first: of its stream, or its thread.
+
+        A thread lets its stream wait for what it has issued itself.
+        """
+        same = not (self.thread and other.thread) or self.thread == other.thread
+        return other.order < self.order and (same or other.place == self.place)
 
 
 def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[LaunchId, Launch]:
@@ -52,6 +63,7 @@ def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[Launch
                 # On hosts operations of gloo overtake those of a device.
                 overtaken = pending.overtaken and rank not in gloo_beside
                 launch = Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
+                launch.thread, launch.place = pending.thread, waiting.key[0]
                 summary = merged.ranks[rank]
                 # No status tells whether a send or receive that the ring dropped has finished.
                 dropped = not summary.undropped and any(part.p2p for part in summary.parts)

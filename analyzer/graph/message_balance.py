@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -68,20 +69,10 @@ def find_unmatched_messages(
     waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
 ) -> list[UnmatchedMessages]:
     """Unfinished messages on channels whose counts differ, those of one rank's fault together."""
-    open_messages = [waiting for waiting in waits.operations.values() if _has_named_ends(waiting)]
-    groups = {waiting.key[0]: waiting.group for waiting in open_messages}
-    if not open_messages or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
+    open_messages, balance = _read_messages(waits, group_table, lookup)
+    if balance is None:
         return []
-    ranks = sorted({rank for group in groups.values() for rank in group.members})
-    lookup.prefetch(ranks)
-    histories = {
-        rank: _read(rank, entries, group_table)
-        for rank in ranks
-        if (entries := lookup.entries(rank)) is not None
-    }
-    balance = _Balance(histories, group_table)
-    channels = {channel for one in histories.values() for channel in one.channels}
-    unequal = {c: odd for c in sorted(channels) if (odd := balance.odd_ends(c)) is not None}
+    unequal = {c: odd for c in balance.channels if (odd := balance.odd_ends(c)) is not None}
     messages: dict[_CountedChannel, list[OpenOperation]] = {}
     for waiting in open_messages:
         channel = _channel_of(waiting)
@@ -95,6 +86,38 @@ def find_unmatched_messages(
             departed = [unequal[channel] for channel in part]
             found.append(UnmatchedMessages(mine, ends, _deviating(part, departed)))
     return found
+
+
+def find_messages_after_the_last(
+    waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
+) -> list[UnmatchedMessages]:
+    """Unfinished messages whose other end has come to a collective behind all of the channel."""
+    open_messages, balance = _read_messages(waits, group_table, lookup)
+    if balance is None:
+        return []
+    return [
+        UnmatchedMessages((waiting,), frozenset(channel.ends), None)
+        for waiting in open_messages
+        if balance.is_after_the_last(channel := _channel_of(waiting))
+    ][:1]
+
+
+def _read_messages(
+    waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
+) -> tuple[list[OpenOperation], _Balance | None]:
+    """Unfinished messages, and the counts of their channels; None without any, or in large jobs."""
+    open_messages = [waiting for waiting in waits.operations.values() if _has_named_ends(waiting)]
+    groups = {waiting.key[0]: waiting.group for waiting in open_messages}
+    if not open_messages or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
+        return open_messages, None
+    ranks = sorted({rank for group in groups.values() for rank in group.members})
+    lookup.prefetch(ranks)
+    histories = {
+        rank: _read(rank, entries, group_table)
+        for rank in ranks
+        if (entries := lookup.entries(rank)) is not None
+    }
+    return open_messages, _Balance(histories, group_table)
 
 
 def _has_named_ends(waiting: OpenOperation) -> bool:
@@ -162,6 +185,10 @@ class _Balance:
         self._histories = histories
         self._groups = group_table.groups
 
+    @cached_property
+    def channels(self) -> list[_CountedChannel]:
+        return sorted({c for one in self._histories.values() for c in one.channels})
+
     def odd_ends(self, channel: _CountedChannel) -> tuple[int, ...] | None:
         """The ends whose counts are not those of earlier rounds; None where the counts agree."""
         sender, receiver = (self._histories.get(rank) for rank in channel.ends)
@@ -172,8 +199,7 @@ class _Balance:
         marks = _common(sender.marks, receiver.marks)
         counts = [
             tuple(
-                int(np.searchsorted(mine, one.marks[mark]))
-                for mine, one in zip(rows, (sender, receiver), strict=True)
+                _up_to(mine, one, mark) for mine, one in zip(rows, (sender, receiver), strict=True)
             )
             for mark in marks
         ]
@@ -205,6 +231,48 @@ class _Balance:
                 odd.append(channel.ends[end])
         return tuple(odd)
 
+    def is_after_the_last(self, channel: _CountedChannel) -> bool:
+        """True if one end has done all until a collective, and the other, not there yet, more.
+
+        Up to the last collective of both the counts agree, and no message of the group between
+        ranks that have come to that one crosses it.
+        """
+        ends = self._ends_of(channel)
+        nothing = np.zeros(0, dtype=np.int64)
+        rows = [one.channels.get(channel, nothing) for one in ends]
+        marks = _common(ends[0].marks, ends[1].marks)
+        if not all(channel.group in one.counted for one in ends) or any(
+            len({_up_to(mine, one, mark) for mine, one in zip(rows, ends, strict=True)}) > 1
+            for mark in marks
+        ):
+            return False
+        for at, further in enumerate(ends):
+            place = further.marks[marks[-1]] if marks else ABSENT
+            left = [mark for mark, row in further.marks.items() if row > place]
+            mark = min(left, key=further.marks.__getitem__, default=None)
+            if (
+                mark is not None
+                and channel.ends[1 - at] in self._groups[mark[0]].members
+                and _up_to(rows[at], further, mark) < len(rows[1 - at])
+                and self._keep_within(channel.group, mark)
+            ):
+                return True
+        return False
+
+    def _keep_within(self, group: int, mark: _Mark) -> bool:
+        """True if messages between ranks that have come to a collective are even there."""
+        nothing = np.zeros(0, dtype=np.int64)
+        even = []
+        for channel in self.channels:
+            ends = self._ends_of(channel)
+            if channel.group == group and all(mark in one.marks for one in ends):
+                counts = {_up_to(one.channels.get(channel, nothing), one, mark) for one in ends}
+                even.append(len(counts) == 1)
+        return bool(even) and all(even)
+
+    def _ends_of(self, channel: _CountedChannel) -> list[_History]:
+        return [self._histories.get(rank, _History()) for rank in channel.ends]
+
     def _crosses_alone(self, channel: _CountedChannel, mark: _Mark) -> bool:
         """True if the group's channels between other ranks are even at that first collective.
 
@@ -225,8 +293,7 @@ class _Balance:
                 history = self._histories.get(rank)
                 if history is None or mark not in history.marks:
                     return False
-                rows = history.channels.get(other, nothing)
-                counts.append(int(np.searchsorted(rows, history.marks[mark])))
+                counts.append(_up_to(history.channels.get(other, nothing), history, mark))
             if counts[0] != counts[1]:
                 return False
         return True
@@ -236,6 +303,11 @@ class _Balance:
         place, seq = mark
         group: ResolvedGroup = self._groups[place]
         return all(one.has_entered(seq) is not False for one in group.progress.values())
+
+
+def _up_to(rows: Int64, history: _History, mark: _Mark) -> int:
+    """How many of a rank's entries stand before a collective of its own."""
+    return int(np.searchsorted(rows, history.marks[mark]))
 
 
 def _common(mine: Mapping[_Mark, int], theirs: Mapping[_Mark, int]) -> list[_Mark]:

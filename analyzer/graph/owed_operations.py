@@ -73,6 +73,9 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
         if not pending.overtaken:
             due = due[due < pending.index]
         order = _order(mine, due, pending.index)
+        late = order in (OwedOrder.LATE, OwedOrder.LEFT_OUT)
+        if late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
+            order = OwedOrder.UNKNOWN  # A schedule of messages may have come to its next phase.
         if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
             order = OwedOrder.LEFT_OUT
         goes_on = None
@@ -181,6 +184,15 @@ def _order(mine: Int64, due: Int64, index: int) -> OwedOrder:
     if run > int(runs.max()):
         return OwedOrder.LATE
     return OwedOrder.IN_ORDER if run <= int(runs.min()) else OwedOrder.UNKNOWN
+
+
+def _is_new_line(entries: Entries, earlier: Int64, index: int) -> bool:
+    """True if the rank made its ``earlier`` calls from other lines than that with ``index``.
+
+    Or if nobody knows from which.
+    """
+    stack = int(entries.stack[index])
+    return stack == ABSENT or bool((entries.stack[earlier] != stack).all())
 
 
 def _went_on(entries: Entries, due: Int64, index: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
@@ -31,6 +32,8 @@ class OwnOrder:
     tokens: list[Token]
     period: int
     broken: int | None
+    #: The ring holds all that the rank issued.
+    whole: bool
 
     @property
     def edit(self) -> Edit | None:
@@ -51,6 +54,12 @@ class OwnOrder:
         return self.issued[len(self.issued) - 1 if self.broken is None else self.broken]
 
     @property
+    def is_repeated(self) -> bool:
+        """True if it broke its rounds by a call that they have elsewhere."""
+        at = self.broken
+        return at is not None and self.tokens[at] in self.tokens[at - self.period : at]
+
+    @property
     def is_new(self) -> bool:
         """True if its rounds do not have the call at which it broke them, from whichever line.
 
@@ -63,6 +72,27 @@ class OwnOrder:
         if call.message and any(one.numbers.call == call.numbers.call for one in usual):
             usual = [one for one in usual if one.numbers.call == call.numbers.call]
         return _unlined(call) not in map(_unlined, usual)
+
+    @property
+    def is_on_its_line(self) -> bool:
+        """True if it broke its rounds by a call from a line of theirs."""
+        at = self.broken
+        return at is not None and self.at_break.site in {
+            one.site for one in self.issued[at - self.period : at] if one.site is not None
+        }
+
+    def is_behind(self, other: OwnOrder) -> bool:
+        """True if another rank has begun a round more than those after which this one broke its.
+
+        By the numbers of what both have called, or by all that they did.
+        """
+        end = len(self.tokens) if self.broken is None else self.broken
+        mine, theirs = ({o.place: o.seq for o in made if not o.message}
+                        for made in (self.issued[:end], other.issued))  # fmt: skip
+        if any(theirs[place] > mine[place] for place in mine.keys() & theirs.keys()):
+            return True
+        counted = self.whole and other.whole
+        return counted and end // self.period * other.period < len(other.tokens)
 
     def edit_at(self, index: int) -> Edit | None:
         """The edit at the operation with that index of the rank's entries."""
@@ -88,7 +118,7 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
         if period is not None and 2 * repeats_since(past, period) <= len(past):
             places = range(len(tokens) - latest, len(tokens))
             broken = next((at for at in places if tokens[at] != tokens[at - period]), None)
-            return OwnOrder(issued, tokens, period, broken)
+            return OwnOrder(issued, tokens, period, broken, order.whole)
     return None
 
 
@@ -101,6 +131,45 @@ def keeps_to_rounds(order: IssuedOrder) -> bool:
     if own is None or own.broken is not None:
         return False
     return len(set(own.tokens[-own.period :])) > 1
+
+
+def may_repeat(order: IssuedOrder, index: int) -> bool:
+    """True if by the rank's own order its collective with that index may be one too many.
+
+    Its rounds have that call, but not there; or without any, it made the call twice at once.
+    """
+    until = _place_of(order, index)
+    if until is None:
+        return False
+    own = read_own_order(replace(order, issued=order.issued[: until + 1]))
+    if own is not None and own.broken is None:
+        return False
+    known = own is not None and own.broken == until and own.is_repeated
+    return known or repeats_at_once(order, index)
+
+
+def repeats_at_once(order: IssuedOrder, index: int) -> bool:
+    """True if the rank's collective with that index is the one before it again, as never before.
+
+    And if it made other calls as well, and none from that line on other groups: else it may be in
+    a loop.
+    """
+    until = _place_of(order, index)
+    if until is None:
+        return False
+    call = order.issued[until]
+    places = {one.place for one in order.issued if one.site is not None and one.site == call.site}
+    if len(places) > 1:
+        return False
+    made = [(one.place, one.numbers.own) for one in order.issued[: until + 1]]
+    again = [one for one, then in pairwise(made) if one == then]
+    return len(set(made)) > 1 and made[-2] == made[-1] and again.count(made[-1]) == 1
+
+
+def _place_of(order: IssuedOrder, index: int) -> int | None:
+    """Place of the collective with that index; None where it is none."""
+    places = (at for at, one in enumerate(order.issued) if one.index == index and not one.message)
+    return next(places, None)
 
 
 class OwnOrders:
@@ -142,11 +211,15 @@ class OwnOrders:
             own = self._orders[broken[0]]
             if waits.all_issued:  # Then another order alone holds them up.
                 return self._departure(broken[0], in_order[0], Edit.SWAPPED) if own.swaps else None
-            if self._is_made_by(in_order, own.at_break):
-                return None  # Its ring begins within a round.
             edit = Edit.ADDED if own.edit is Edit.ADDED else None
+            if not (edit and own.whole) and self._is_made_by(in_order, own.at_break):
+                return None  # Its ring begins within a round.
             if edit is None and not own.is_new:
                 return None  # Others tell more of what was left out, or came in another order.
+            if edit is None and not own.is_on_its_line:
+                # Where its peers have not begun a further round it may have come to the next phase.
+                if not all(own.is_behind(self._orders[other]) for other in in_order):
+                    return None
             return self._departure(broken[0], in_order[0], edit)
         if (
             len(in_order) == 1

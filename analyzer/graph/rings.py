@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.departures import ProgramOrders
+from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
@@ -52,12 +52,12 @@ class RingReader:
         merged: MergedSummaries,
         groups: Sequence[ResolvedGroup],
         calls: CallsOfRanks,
-        orders: ProgramOrders,
+        departures: DepartureFinder,
     ) -> None:
         self._merged = merged
         self._groups = groups
         self._calls = calls
-        self._orders = orders
+        self._departures = departures
         self._lookup = calls.lookup
         self.cycles: list[Cycle] = []
         self.unmatched: list[Unmatched] = []
@@ -235,7 +235,9 @@ class RingReader:
                 peer = cycle.places[rank].peer
                 if peer in calls and cycle.places[peer].seq is not None:
                     queued = bool(cycle.places[rank].behind)
-                    self.unmatched.append(Unmatched(calls[rank], calls[peer], queued=queued))
+                    index = cycle.places[peer].waiters[peer].index
+                    by = (peer,) if self._departures.repeats_at_once(peer, index) else ()
+                    self.unmatched.append(Unmatched(calls[rank], calls[peer], by, queued=queued))
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:
         indices = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
@@ -255,7 +257,7 @@ class RingReader:
 
     def _miscounts(self, ranks: tuple[int, ...]) -> bool:
         """True if later calls of a ring of two show that it is none of orders: one lacks a call."""
-        return len(ranks) == 2 and self._orders.is_swap(*ranks) is False
+        return len(ranks) == 2 and self._departures.orders.is_swap(*ranks) is False
 
     def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
         """True if counting again confirms what each rank of a ring lacks."""

@@ -178,7 +178,10 @@ def _without_need(
     outside = {end.rank for end in ends if end.kind == "outside" and not end.elsewhere}
     if not outside:
         return set()
-    absent = {id(waiting): Hold(waiting.not_entered) for waiting in waits.operations.values()}
+    absent = {
+        id(waiting): Hold(waiting.not_entered or frozenset(waiting.behind))
+        for waiting in waits.operations.values()
+    }
     holds = {}
     for rank in waits.by_rank.keys() - (waits.stopped | waits.unsettled | waits.unordered):
         first = waits.first(rank)

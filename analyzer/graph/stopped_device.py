@@ -193,4 +193,4 @@ def _explains(
 
 
 def _any_before(launch: Launch, mine: Iterable[Launch], explained: set[int]) -> bool:
-    return any(id(one) in explained for one in mine if one.order < launch.order)
+    return any(id(one) in explained for one in mine if launch.may_follow(one))

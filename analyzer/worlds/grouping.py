@@ -58,7 +58,7 @@ def one_process(one: Claim, other: Claim) -> bool:
         # of a rank that has done nothing yet only the file's name tells to which others it belongs.
         if ABSENT in (mine.counted, theirs.counted):
             return name_without_rank(one.source) == name_without_rank(other.source)
-        return mine.counted == theirs.counted
+        return mine.counted == theirs.counted or _has_emptied(one, other)
     # Nothing shows that rings without a common moment are of one process: a job that hung may
     # lie beside another that went on.
     return (
@@ -67,6 +67,14 @@ def one_process(one: Claim, other: Claim) -> bool:
         and mine.first_record <= theirs.last_record
         and theirs.first_record <= mine.last_record
     )
+
+
+def _has_emptied(one: Claim, other: Claim) -> bool:
+    """True if the dump that was written later counts no less, and has nothing unfinished left."""
+    if ABSENT in (one.written_ns, other.written_ns):
+        return False
+    earlier, later = sorted((one, other), key=lambda claim: claim.written_ns)
+    return later.moments.first_record == ABSENT and later.moments.counted >= earlier.moments.counted
 
 
 def _members_differ(one: Claim, other: Claim) -> bool:

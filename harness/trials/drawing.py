@@ -17,6 +17,8 @@ FAULTS = (
     "root", "splits", "peer", "order", "wrong_group", "drift", "two",
 )  # fmt: skip
 _SINGLE = tuple(kind for kind in CAUSES)
+#: Faults that leave an operation in one way, whatever their value is.
+_ONE_WAY = ("skip", "dtype", "kind")
 
 
 def random_transport(random: Random) -> Transport:
@@ -58,7 +60,8 @@ def _change_of(program: Program, fault: Fault) -> object:
         one.group == issue.group and one.peer is None
         for step in steps[: fault.at] for one in issues_of(step)
     )  # fmt: skip
-    return fault.kind, fault.value, replace(issue, work=""), before
+    value = 0 if fault.kind in _ONE_WAY else fault.value
+    return fault.kind, value, replace(issue, work=""), before
 
 
 def _are_the_program(program: Program, faults: list[Fault]) -> bool:

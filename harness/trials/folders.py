@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
+from hanglab.harness.trials.company import another_program, draw_company
 from hanglab.harness.trials.dumps import write_dumps
 from hanglab.harness.trials.faults import play_with
 from hanglab.harness.trials.losses import no_loss
-from hanglab.harness.trials.shapes import SHAPES
 from hanglab.harness.trials.truth import Trial
 
 #: Seconds between the starts of two attempts.
@@ -22,8 +21,7 @@ def write_folder(trial: Trial, folder: Path) -> None:
     if not company:
         write_dumps(trial.play, folder, trial.loss)
         return
-    random = Random(trial.seed)
-    split = random.random() < 0.5  # in folders of their own, else told apart by their names
+    split, random = draw_company(trial.seed)  # else told apart by their names
 
     def place(name: str) -> tuple[Path, str]:
         return (folder / name, "rank_") if split else (folder, f"{name}_rank_")
@@ -40,7 +38,7 @@ def write_folder(trial: Trial, folder: Path) -> None:
         into, prefix = place("attempt_0")
         write_dumps(healthy, into, no_loss(healthy, 1.0), prefix=prefix)
     else:
-        other = play_with(random.choice(SHAPES)(random), ())
+        other = play_with(another_program(random), ())
         into, prefix = place("rollout")
         write_dumps(other, into, no_loss(other, 1.0), prefix=prefix, later_s=random.uniform(0, 60))
     names = {"earlier_moment": "second", "earlier_attempt": "attempt_1", "another_job": "actor"}

@@ -265,7 +265,7 @@ class _Player:
             ends = (played.rank, part.peer)
             if eager and not self.is_stalled(part, played):
                 self.end_part(played, now)
-            key = (name, batch, *ends)
+            key: tuple[object, ...] = (name, batch, *ends)
             waiting = self.mail.get(("recv", *key)) or self.mail.get(
                 ("recv", name, batch, ANY, ends[1])
             )
@@ -294,7 +294,7 @@ class _Player:
                     if not eager:
                         self.end_part(source, now)
                 return
-        key = ("recv", name, batch, part.peer, played.rank)  # type: ignore[assignment]
+        key = ("recv", name, batch, part.peer, played.rank)
         self.mail.setdefault(key, []).append((part, played))
 
     def agree(self, one: Issue, other: Issue) -> bool:

@@ -25,6 +25,7 @@ from functools import cached_property
 from itertools import zip_longest
 from math import inf
 
+from hanglab.harness.trials.company import another_program, draw_company, lists_everybody
 from hanglab.harness.trials.dumps import is_visible, moment_of
 from hanglab.harness.trials.explanations import ExplainedPlay
 from hanglab.harness.trials.faults import (
@@ -77,7 +78,25 @@ class Trial:
         found = {m for f in self.faults for m in partners(self.program, f, self._voters(f))}
         found |= {rank for f in self.faults for rank in self._alone_in_wait(f)}
         found |= {rank for f in self.faults for rank in self._may_have_swapped(f)}
+        found |= {rank for f in self.faults for rank in self._ring_of_messages(f)}
         return frozenset(found) - self.culprits
+
+    def _ring_of_messages(self, fault: Fault) -> set[int]:
+        """Ranks that wait for each other in a ring with one that swapped two messages.
+
+        Any of them could have gone first, in a program as good as this one.
+        """
+        if fault.kind != "order":
+            return set()
+        oldest = (
+            next((issues_of(o.step)[0] for o in mine if o.done == inf), None)
+            for mine in self.play.operations
+        )
+        awaited = {rank: issue.peer for rank, issue in enumerate(oldest) if issue is not None}
+        ring = [fault.rank]
+        while (peer := awaited.get(ring[-1])) is not None and peer not in ring:
+            ring.append(peer)
+        return {*ring} if peer == fault.rank else set()
 
     def _alone_in_wait(self, fault: Fault) -> set[int]:
         """The one that waits for a stopped host, where no other rank is on its way.
@@ -205,8 +224,15 @@ class Trial:
 
     @cached_property
     def healthy_too(self) -> bool:
-        """The program without a fault leaves the same dumps."""
-        return not self.faults or self.dumped.leaves(play_with(self.program, ()))
+        """The program without a fault leaves the same dumps, or one that was a moment further.
+
+        Dumps of a job on its way show nothing wrong where rings are as the program writes them,
+        and nothing is open; by a fault that is yet to be seen times have shifted.
+        """
+        if not self.faults or self.dumped.leaves(play_with(self.program, ())):
+            return True
+        early = not self.loss.settled and not self._shows_open
+        return early and all(map(self._begins_alike, self.culprits))
 
     @cached_property
     def rivals(self) -> frozenset[int]:
@@ -251,7 +277,7 @@ class Trial:
         ):
             return False
         if not self.faults:
-            whole = not self.loss.missing and not self._size_unknown
+            whole = not self.loss.missing and not self._size_unknown and self._company_is_healthy
             return whole and self.loss.waited_s <= RECENT_S and self._dated
         if any(map(self._votes_lack, self.faults)) or any(map(self._is_anybodys, self.faults)):
             return False
@@ -276,9 +302,13 @@ class Trial:
     @property
     def _size_unknown(self) -> bool:
         """No file lists the members of a group of all: there may be a rank more than files."""
-        program = self.program
-        lists = [group.members for group in program.groups.values() if group.backend == "nccl"]
-        return not any(len(members) == program.size for members in lists)
+        return not lists_everybody(self.program)
+
+    @property
+    def _company_is_healthy(self) -> bool:
+        """What lies beside the job could be called healthy by itself."""
+        _, random = draw_company(self.seed)
+        return self.loss.company != "another_job" or lists_everybody(another_program(random))
 
     def _is_anybodys(self, fault: Fault) -> bool:
         """The one that was to collect takes another for the root, so that nobody collects.

@@ -11,19 +11,14 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
-    "split lists of what meets behind a call left out are told, and not that call": (80007583,),
-    "who does not wait for one of a pair that has a call too many is told as away": (
-        80002371,
-        80004956,
-    ),
     "arguments that differ in files of two moments are told of both, where more explain them": (
         41000123,
     ),
     "an only dump of an earlier moment, without its file's time, is taken for its rank's end": (
         28001202,
         30000148,
+        310007880,
     ),
-    "dumps of an earlier moment are judged, where later ones show that all has ended": (29001394,),
     "dumps on their way, or without one rank's, are told as where it came to a stand": (
         29003320,
         29003531,
@@ -44,6 +39,34 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "split lists of what met behind a call left out were told, and not that call": (80007583,),
+    "a call of the next phase, of a pair, was told as one too many": (320004472,),
+    "who does not wait for one of a pair that has a call too many was told as away": (
+        80002371,
+        90004977,
+        80000050,
+        80000111,
+    ),
+    "who came to its next phase was told to have left the last, beside one with a call too many": (
+        80004956,
+        80001286,
+        80007781,
+    ),
+    "dumps of an earlier moment were judged, where later ones show that all has ended": (
+        29001394,
+        80008983,
+    ),
+    "a message behind a collective entered twice was told of both its ends": (90001643,),
+    "the ends of a message behind all of its channel were not told": (90000469,),
+    "members that go on were told as away from those who have a call too many": (90005510,),
+    "a new phase of a rank was told as its departure, beside a wrong peer": (310009021,),
+    "an idle rank was told as away from one that others wait for in a call too many": (310009635,),
+    "a rank that stopped in an order of its own was told to have one call too many": (310003472,),
+    "threads whose streams do not wait for each other were held up by any device": (
+        310003876,
+        310004699,
+        310005816,
+    ),
     "an attempt was set aside whose rank had done nothing yet, for the one before": (90007826,),
     "one who alone had issued what several others had not was told with one of them": (80006164,),
     "a message whose half had ended, by what a ring had lost, was told as without it": (80010514,),

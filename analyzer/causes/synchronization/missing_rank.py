@@ -24,6 +24,11 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     disputed = any(waiting.intersection(sink.disputed_by) for sink in sinks)
     untold = any(sink.untold for sink in sinks)
     alone = len(waiting) < 2 and (disputed or untold or _idle_peers(graph, sinks, victims))
+    outvoted = len(waiting) <= len(sinks) and all(
+        waiting.issubset(sink.disputed_by) for sink in sinks
+    )
+    if len(waiting) > 1 and outvoted:
+        return []  # Those who wait may have done too much, all of them.
     if alone or len(culprits) > len(victims):
         # One waits, for those who stand where others do, or of whose order its own differs, or
         # without an order of its own: it may have done too much.

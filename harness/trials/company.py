@@ -1,0 +1,24 @@
+"""Other jobs whose dumps lie in the same folder."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hanglab.harness.trials.programs import Program
+from hanglab.harness.trials.shapes import SHAPES
+
+
+def draw_company(seed: int) -> tuple[bool, Random]:
+    """True if each job has a folder of its own; and what further draws are made from."""
+    random = Random(seed)
+    return random.random() < 0.5, random
+
+
+def another_program(random: Random) -> Program:
+    return random.choice(SHAPES)(random)
+
+
+def lists_everybody(program: Program) -> bool:
+    """True if some file lists the members of a group of all ranks: else there may be more."""
+    lists = [group.members for group in program.groups.values() if group.backend == "nccl"]
+    return any(len(members) == program.size for members in lists)
