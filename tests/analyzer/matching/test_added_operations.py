@@ -18,16 +18,24 @@ STEP = ("1", "1", "2")
 
 
 def findings(
-    ranks: Sequence[Sequence[str]], held: Sequence[int], *, one_line: bool = False
+    ranks: Sequence[Sequence[str]],
+    held: Sequence[int],
+    *,
+    one_line: bool = False,
+    opened: Sequence[int] = (),
 ) -> list[Finding]:
-    """Findings of ranks with their groups, call by call; the last of ``held`` is unfinished."""
+    """Findings of ranks with their groups, call by call; the last of ``held`` is unfinished.
+
+    Or the last few, by rank, if ``opened`` says how many.
+    """
     dumps = []
     for rank, groups in enumerate(ranks):
         numbers = Counter[str]()
         rows = []
         for place, group in enumerate(groups):
             numbers[group] += 1
-            done = rank not in held or place < len(groups) - 1
+            left = opened[rank] if opened else 1
+            done = rank not in held or place < len(groups) - left
             extra = {"frames": line_frames(7 if one_line else LINES[group])}
             rows.append(Row("all_reduce", numbers[group], group, done, extra=extra))
         members = {group: list(range(len(ranks))) for group in ("0", "1", "2")}
@@ -72,3 +80,27 @@ def test_in_a_loop_over_groups_it_may_be_one() -> None:
     past = ("1", "2") * 3
     found = findings([(*past, "2"), (*past, "1"), (*past, "1")], [0, 1, 2], one_line=True)
     assert [(one.cause, one.culprits) for one in found] == [(Cause.GROUP_ORDER, [0])]
+
+
+@pytest.mark.parametrize("wrong", [0, 2, 3])
+def test_a_call_made_twice_at_once_while_all_others_wait_for_its_rank(wrong: int) -> None:
+    """Each rank has an order of its own, so that no two orders tell it."""
+    orders = [("1", "2"), ("2", "1"), ("1", "2"), ("2", "1")]
+    ranks = [(*order, "0", *order) for order in orders]
+    ranks[wrong] = (*orders[wrong], "0", "0", *orders[wrong])
+    opened = [3 if rank == wrong else 2 for rank in range(4)]
+    found = findings(ranks, [0, 1, 2, 3], opened=opened)
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [wrong])]
+    assert found[0].location is not None
+    assert found[0].location.line == LINES["0"]
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_one_that_waits_alone_in_a_call_made_twice_is_named_with_who_is_away(size: int) -> None:
+    """Had the other one stopped, nobody else would be further either."""
+    done = ("1", "2", "0")
+    found = findings([(*done, "0"), *[done] * (size - 1)], [0])
+    assert found == []  # Several are away, or one has a call too many.
+    past = ("1", "2") * 3
+    (pair,) = findings([(*past, "2"), past], [0])
+    assert pair.culprits in ([0], [0, 1])

@@ -248,3 +248,31 @@ def test_a_job_that_was_dumped_after_another_began_is_no_earlier_attempt_of_it(
     verdict = analyze(tmp_path)
     assert (verdict.status, verdict.culprits) == (Status.HUNG, [2])
     assert files_of("rollout", (one.file for one in verdict.inputs.set_aside))
+
+
+@pytest.mark.parametrize("ended", [3, 5])
+@layouts
+def test_of_dumps_of_what_is_open_the_later_one_is_judged(
+    tmp_path: Path, layout: Layout, ended: int
+) -> None:
+    """All had come to number 3 at first; a minute later it, and maybe more, has ended."""
+    moments = {"early": (0, {"0": (3, 2)}), "late": (60, {"0": (ended, ended)})}
+    for job, (later_s, counts) in moments.items():
+        for rank in range(4):
+            size = ((8 if rank == 1 else 4,),)
+            open_ = [Row("all_reduce", 3, done=False, inputs=size)] if job == "early" else []
+            dump = dump_object(
+                open_,
+                members={"0": range(4)},
+                status={0: counts["0"]},
+                first_record=2,
+            )
+            for entry in dump.get("entries", ()):
+                entry["time_created_ns"] = START_NS
+            path = tmp_path / layout(job, rank)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(torch_pickle(dump))
+            os.utime(path, ns=(START_NS + (10 + later_s) * SECOND_NS,) * 2)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.findings) == (Status.INCONCLUSIVE, [])
+    assert {"is later" in one.reason for one in verdict.inputs.unusable} == {True}
