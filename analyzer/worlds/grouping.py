@@ -9,8 +9,9 @@ that differ in the rank alone), and then by when its operations were issued.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 from hanglab.analyzer.flight_recorder.assignment import Claim
@@ -21,6 +22,8 @@ from hanglab.analyzer.worlds.thresholds import AGREEING_SHARE, COPIED_LATER_NS
 
 #: Files by number, as the loader counts them.
 Claims = Mapping[int, Claim]
+#: Names of one or two files, without the rank.
+_Names = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,24 @@ def group_files(claims: Claims) -> list[World]:
     ]
 
 
-def one_process(one: Claim, other: Claim) -> bool:
-    """False if two dumps of one rank are not of one process and one time of its life."""
+def one_process(one: Claim, other: Claim, joined: Container[_Names] = ()) -> bool:
+    """False if two dumps of one rank are not of one process and one time of its life.
+
+    ``joined`` are names, without the rank, of files that other ranks' dumps prove to belong
+    together.
+    """
     mine, theirs = one.moments, other.moments
     if _members_differ(one, other):
         return False
     shared = mine.records.keys() & theirs.records.keys()
     if shared:
-        equal = sum(mine.records[number] == theirs.records[number] for number in shared)
-        return equal >= AGREEING_SHARE * len(shared)
+        return _share_records(mine, theirs)
     if ABSENT in (mine.first_record, theirs.first_record, mine.first_ns, theirs.first_ns):
         # One that left finished entries out may have none, and is of the same moment by its counts;
         # of a rank that has done nothing yet only the file's name tells to which others it belongs.
         if ABSENT in (mine.counted, theirs.counted):
-            return name_without_rank(one.source) == name_without_rank(other.source)
+            names = _names(one, other)
+            return len(names) == 1 or names in joined
         return mine.counted == theirs.counted or _has_emptied(one, other)
     # Nothing shows that rings without a common moment are of one process: a job that hung may
     # lie beside another that went on.
@@ -67,6 +74,27 @@ def one_process(one: Claim, other: Claim) -> bool:
         and mine.first_record <= theirs.last_record
         and theirs.first_record <= mine.last_record
     )
+
+
+def _share_records(mine: Moments, theirs: Moments) -> bool:
+    """True if two dumps hold the same entries where they have some of one number."""
+    shared = mine.records.keys() & theirs.records.keys()
+    equal = sum(mine.records[number] == theirs.records[number] for number in shared)
+    return bool(shared) and equal >= AGREEING_SHARE * len(shared)
+
+
+def _names(one: Claim, other: Claim) -> _Names:
+    return frozenset({name_without_rank(one.source), name_without_rank(other.source)})
+
+
+def _joined(claims: Claims, by_rank: Iterable[Sequence[int]]) -> set[_Names]:
+    """Names of files of which some rank has left the same entries under both."""
+    return {
+        _names(claims[one], claims[other])
+        for numbers in by_rank
+        for one, other in combinations(numbers, 2)
+        if _share_records(claims[one].moments, claims[other].moments)
+    }
 
 
 def _has_emptied(one: Claim, other: Claim) -> bool:
@@ -88,9 +116,9 @@ def _separate(claims: Claims) -> list[list[int]]:
     for number, claim in claims.items():
         if claim.named is not None:
             by_rank[claim.named].append(number)
-    processes = {
-        rank: _processes(claims, numbers) for rank, numbers in by_rank.items() if len(numbers) > 1
-    }
+    several = {rank: numbers for rank, numbers in by_rank.items() if len(numbers) > 1}
+    joined = _joined(claims, several.values())
+    processes = {rank: _processes(claims, numbers, joined) for rank, numbers in several.items()}
     # The rank with the most of them tells how many worlds there are.
     most = max(processes, key=lambda rank: (len(processes[rank]), -rank), default=None)
     if most is None or len(processes[most]) == 1:
@@ -118,12 +146,14 @@ def _separate(claims: Claims) -> list[list[int]]:
     return worlds
 
 
-def _processes(claims: Claims, numbers: Sequence[int]) -> list[list[int]]:
+def _processes(
+    claims: Claims, numbers: Sequence[int], joined: Container[_Names]
+) -> list[list[int]]:
     """Files of one rank by the process that wrote them."""
     found: list[list[int]] = []
     for number in numbers:
         for process in found:
-            if all(one_process(claims[number], claims[other]) for other in process):
+            if all(one_process(claims[number], claims[other], joined) for other in process):
                 process.append(number)
                 break
         else:

@@ -14,8 +14,11 @@ def draw_company(seed: int) -> tuple[bool, Random]:
     return random.random() < 0.5, random
 
 
-def another_program(random: Random) -> Program:
-    return random.choice(SHAPES)(random)
+def another_program(random: Random, beside: Program) -> Program:
+    """A program of another shape: one of the same could be a later attempt of the job."""
+    while (drawn := random.choice(SHAPES)(random)).shape == beside.shape:
+        pass
+    return drawn
 
 
 def lists_everybody(program: Program) -> bool:

@@ -38,7 +38,7 @@ def write_folder(trial: Trial, folder: Path) -> None:
         into, prefix = place("attempt_0")
         write_dumps(healthy, into, no_loss(healthy, 1.0), prefix=prefix)
     else:
-        other = play_with(another_program(random), ())
+        other = play_with(another_program(random, trial.program), ())
         into, prefix = place("rollout")
         write_dumps(other, into, no_loss(other, 1.0), prefix=prefix, later_s=random.uniform(0, 60))
     names = {"earlier_moment": "second", "earlier_attempt": "attempt_1", "another_job": "actor"}

@@ -308,7 +308,9 @@ class Trial:
     def _company_is_healthy(self) -> bool:
         """What lies beside the job could be called healthy by itself."""
         _, random = draw_company(self.seed)
-        return self.loss.company != "another_job" or lists_everybody(another_program(random))
+        return self.loss.company != "another_job" or lists_everybody(
+            another_program(random, self.program)
+        )
 
     def _is_anybodys(self, fault: Fault) -> bool:
         """The one that was to collect takes another for the root, so that nobody collects.

@@ -39,6 +39,9 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a rank that had done nothing at an earlier moment parted that moment from its process": (
+        330004194,
+    ),
     "split lists of what met behind a call left out were told, and not that call": (80007583,),
     "a call of the next phase, of a pair, was told as one too many": (320004472,),
     "who does not wait for one of a pair that has a call too many was told as away": (
