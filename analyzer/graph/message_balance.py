@@ -306,7 +306,7 @@ class _Balance:
 
 
 def _up_to(rows: Int64, history: _History, mark: _Mark) -> int:
-    """How many of a rank's entries stand before a collective of its own."""
+    """Number of a rank's entries before a collective of its own."""
     return int(np.searchsorted(rows, history.marks[mark]))
 
 

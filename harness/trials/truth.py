@@ -306,7 +306,7 @@ class Trial:
 
     @property
     def _company_is_healthy(self) -> bool:
-        """What lies beside the job could be called healthy by itself."""
+        """True if the job beside it could be called healthy by itself."""
         _, random = draw_company(self.seed)
         return self.loss.company != "another_job" or lists_everybody(
             another_program(random, self.program)
