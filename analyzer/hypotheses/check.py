@@ -7,6 +7,7 @@ of which one alone leaves the evidence.  It never names a rank that was not name
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -39,7 +40,7 @@ _Fault = CandidateFault
 #: The faults that a cause at a difference may be.
 _DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.SKIPPED_COLLECTIVE: (_Fault.LEFT_OUT,),
-    Cause.COLLECTIVE_MISMATCH: (_Fault.CHANGED, _Fault.ADDED),
+    Cause.COLLECTIVE_MISMATCH: (_Fault.CHANGED, _Fault.ADDED, _Fault.REGROUPED),
     Cause.SIZE_MISMATCH: (_Fault.CHANGED,),
     Cause.DTYPE_MISMATCH: (_Fault.CHANGED,),
     Cause.ROOT_MISMATCH: (_Fault.CHANGED,),
@@ -62,6 +63,7 @@ _WORDS = {
     _Fault.LEFT_OUT: "leaving the operation out",
     _Fault.ADDED: "having one operation too many",
     _Fault.CHANGED: "calling it otherwise than its peers",
+    _Fault.REGROUPED: "calling on a group what it was to call on another one",
     _Fault.MISDIRECTED: "sending to, or receiving from, another rank than the one that waits",
     _Fault.DEVICE_STOPPED: "stopping on its device",
 }
@@ -96,7 +98,12 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
             "No simulation was possible: which streams wait for which no buffer tells.",
         )
     try:
-        return _SimulatedCheck(facts.graph, proposal).result()
+        check = _SimulatedCheck(facts.graph, proposal)
+        try:
+            return check.result()
+        except _Refuted as refuted:
+            # No buffer tells which streams of a device wait for which.
+            return check.on_independent_streams_or(refuted)
     except NoProgram as reason:
         return _with_evidence(proposal, f"No simulation was possible: {reason}.")
     except Exception as error:
@@ -117,6 +124,14 @@ def _with_evidence(
     finding = msgspec.structs.replace(proposal.finding, evidence=evidence, **changed)
     others = [*proposal.alternatives, *alternatives]
     return replace(proposal, finding=finding, alternatives=others)
+
+
+class _Refuted(Exception):
+    """No fault of the culprits leaves what was found; ``proposal`` says so."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        super().__init__()
+        self.proposal = proposal
 
 
 @dataclass
@@ -163,7 +178,17 @@ class _SimulatedCheck:
         stopped = self._stopped_devices()
         if stopped:
             self._faults = (_Fault.DEVICE_STOPPED,)
+        self._stopped = stopped
         self._frontier = Frontier(self._last, stopped)
+
+    def on_independent_streams_or(self, refuted: _Refuted) -> Proposal:
+        """The answer if streams do not wait for each other; the other one if that is none."""
+        if self._last.backend == "nccl":
+            self._last = self._last.on_independent_streams
+            self._frontier = Frontier(self._last, self._stopped)
+            with suppress(_Refuted, NoProgram):
+                return self.result()
+        return refuted.proposal
 
     def _divergence(self) -> Divergence | None:
         if self._cause not in _DIFFERENCES:
@@ -239,7 +264,7 @@ class _SimulatedCheck:
             if not any_fault.reproduced:
                 if tested.untested:
                     raise NoProgram("what should have been done instead is not in the dumps")
-                return self._refuted(finding)
+                raise _Refuted(self._refuted(finding))
             tested = any_fault
         others = self._other_labels(tested)
         besides = (

@@ -74,6 +74,17 @@ class LastOperations:
         actions = tuple(tuple(step.action for step in mine) for mine in self.steps)
         return Program(self.groups, (*actions, (), ()))
 
+    @property
+    def on_independent_streams(self) -> LastOperations:
+        """A copy in which no operation of a device waits for one of another group."""
+        return replace(
+            self,
+            steps=tuple(
+                tuple(replace(step, action=replace(step.action, overlap=True)) for step in mine)
+                for mine in self.steps
+            ),
+        )
+
     def with_steps(self, rank: int, steps: list[Step]) -> LastOperations:
         """A copy with other steps of the rank at place ``rank``."""
         changed = list(self.steps)
@@ -120,7 +131,8 @@ class _Reader:
         self._ranks = tuple(dumps)
         self._place = {rank: place for place, rank in enumerate(self._ranks)}
         self._waiters = waiters
-        self._known_ranks = frozenset(graph.ranks)
+        # Whoever was dumped on its way may have come since.
+        self._known_ranks = frozenset(graph.ranks) - frozenset(graph.progressing)
         self._backend = backend
         self._done = {rank: self._completed(rank) for rank in dumps}
         self._groups: dict[ProcessGroup, int] = {}

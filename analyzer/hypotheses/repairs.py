@@ -6,6 +6,7 @@ dumps do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -28,6 +29,8 @@ class CandidateFault(str, Enum):
     ADDED = "added"
     #: It gives an operation other arguments, or calls another one.
     CHANGED = "changed"
+    #: It calls on a group what it was to call on another one.
+    REGROUPED = "regrouped"
     #: It sends to, or receives from, another rank than the one that waits for it.
     MISDIRECTED = "misdirected"
     #: Its device stops in an operation after it did its part for the peers.
@@ -71,12 +74,18 @@ def _without_fault(
     elif fault is CandidateFault.MISDIRECTED:
         served = _with_its_parts(last, culprit, frontier, in_order=True)
         changed = _without_open_message(served, culprit, last.steps[culprit])
+        ended = _with_one_for_another(last, culprit, frontier)
+        return ended if changed is None else [changed, *ended]
     elif fault is CandidateFault.LEFT_OUT:
         if at is None:
             return _with_one_awaited(last, culprit, frontier)
         return _with_one_more(last, culprit, culprits, at)
+    elif fault is CandidateFault.REGROUPED:
+        return _on_group_awaited(last, culprit, at)
     elif fault is CandidateFault.ADDED:
         changed = _without_one(last, culprit, at)
+        further = _without_a_later_message(last, culprit) if at is None else []
+        return further if changed is None else [changed, *further]
     elif at is not None:
         changed = _with_peers_call(last, culprit, culprits, at)
     return [] if changed is None else [changed]
@@ -165,6 +174,64 @@ def _without_one(
         return None
     del mine[place]
     return last.with_steps(culprit, mine)
+
+
+def _without_a_later_message(last: LastOperations, culprit: int) -> list[LastOperations]:
+    """Programs without a message that the rank has yet to end, one for each peer and direction.
+
+    One too many that has ended has done so with the other half of a later one.
+    """
+    own = last.steps[culprit]
+    left = [step for step in own if step.number is None and not step.finished]
+    chosen: dict[tuple[str, int, int | None], Step] = {}
+    for step in left:
+        chosen.setdefault((step.action.op, step.action.group, step.action.peer), step)
+    return [
+        last.with_steps(culprit, [one for one in own if one is not step])
+        for step in chosen.values()
+        if step is not left[0]
+    ]
+
+
+def _with_one_for_another(
+    last: LastOperations, culprit: int, frontier: Frontier
+) -> list[LastOperations]:
+    """Programs with a message that a peer waits in, and one less to whom it went instead.
+
+    That one has ended with the other half of what the rank has yet to do with its peer.
+    """
+    own = last.steps[culprit]
+    found = []
+    for program in _with_one_awaited(last, culprit, frontier):
+        (added,) = [step for step in program.steps[culprit] if all(step is not one for one in own)]
+        seen: set[tuple[int, int | None]] = set()
+        for step in own:
+            key = step.action.group, step.action.peer
+            other = step.action.op == added.action.op and step.action.peer != added.action.peer
+            if step.number is None and not step.finished and other and key not in seen:
+                seen.add(key)
+                left = [one for one in program.steps[culprit] if one is not step]
+                found.append(program.with_steps(culprit, left))
+    return found[:TRIED_PROGRAMS]
+
+
+def _on_group_awaited(
+    last: LastOperations, culprit: int, at: tuple[int, int] | None
+) -> list[LastOperations]:
+    """Programs with one that a peer waits in on another group in place of one of its own."""
+    sound = _without_one(last, culprit, at)
+    if sound is None:
+        return []
+    frontier = Frontier(sound)
+    return [
+        program
+        for program in _with_one_awaited(sound, culprit, frontier)
+        if Counter(_groups(program, culprit)) != Counter(_groups(last, culprit))
+    ]
+
+
+def _groups(last: LastOperations, rank: int) -> list[int]:
+    return [step.action.group for step in last.steps[rank]]
 
 
 def _place_of(steps: Sequence[Step], group: int, number: int) -> int | None:

@@ -114,6 +114,21 @@ def test_only_who_took_the_wrong_peer_leaves_what_was_found() -> None:
         assert any("another rank than the one that waits" in one for one in told(proposal))
 
 
+def test_a_send_to_another_rank_that_has_ended_leaves_what_was_found() -> None:
+    # Rank 1 has sent to rank 0 what rank 2 waits for; rank 0 took it for the next of its own.
+    last = Action("barrier", 0, site=20, numel=0)
+    sends = [Action("send", 0, site=11, peer=peer) for peer in (0, 2)]
+    takes = Action("recv", 0, site=12, peer=1)
+    right = ((takes,) * 3, (*sends, *sends, *sends), (takes,) * 3)
+    wrong = (*sends, sends[0], sends[0], *sends)
+    run = simulate(program_of((*right[0], last), (*wrong, last), (*right[2], last)), "gloo")
+    facts = facts_of_run(run)
+    for proposal in synchronization(facts):
+        (after,) = check_hypotheses(facts, [renamed(proposal, 1, confidence=0.9)])
+        assert after.finding.confidence == 0.9
+        assert "another rank than the one that waits" in told(after)[0]
+
+
 @pytest.mark.parametrize("queued", [False, True])
 def test_what_follows_tells_left_out_from_called_otherwise(queued: bool) -> None:
     calls = tuple(Action("all_reduce", 0, site=10 + n, numel=n + 1) for n in range(6))
