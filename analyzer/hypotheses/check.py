@@ -295,8 +295,8 @@ class _SimulatedCheck:
     def _refuted(self, finding: Finding) -> Proposal:
         return _with_evidence(
             self._proposal,
-            f"Simulated: no fault of {name_ranks(self._culprits)} brings about what was found; "
-            "without it the others would wait all the same.",
+            f"Simulated: no fault of {name_ranks(self._culprits)} that is tried brings about what "
+            "was found; without it the others would wait all the same.",
             confidence=min(finding.confidence, NOT_REPRODUCED),
         )
 

@@ -81,7 +81,7 @@ def _without_fault(
             return _with_one_awaited(last, culprit, frontier)
         return _with_one_more(last, culprit, culprits, at)
     elif fault is CandidateFault.REGROUPED:
-        return _on_group_awaited(last, culprit, at)
+        return _on_group_awaited(last, culprit, frontier, at)
     elif fault is CandidateFault.ADDED:
         changed = _without_one(last, culprit, at)
         further = _without_a_later_message(last, culprit) if at is None else []
@@ -216,13 +216,12 @@ def _with_one_for_another(
 
 
 def _on_group_awaited(
-    last: LastOperations, culprit: int, at: tuple[int, int] | None
+    last: LastOperations, culprit: int, frontier: Frontier, at: tuple[int, int] | None
 ) -> list[LastOperations]:
     """Programs with one that a peer waits in on another group in place of one of its own."""
     sound = _without_one(last, culprit, at)
     if sound is None:
         return []
-    frontier = Frontier(sound)
     return [
         program
         for program in _with_one_awaited(sound, culprit, frontier)

@@ -75,7 +75,7 @@ def test_an_innocent_that_only_waits_loses_the_confidence_in_it() -> None:
     (right,) = synchronization(facts)
     (after,) = check_hypotheses(facts, [renamed(right, 2, confidence=0.9)])
     assert after.finding.confidence <= NOT_REPRODUCED
-    assert "no fault of rank 2 brings about what was found" in told(after)[0]
+    assert "no fault of rank 2 that is tried brings about what was found" in told(after)[0]
 
 
 def test_without_the_culprits_buffer_the_check_was_not_possible() -> None:
