@@ -59,7 +59,11 @@ def find_wrong_peer(
     ]  # fmt: skip
     if not candidates:
         return None
-    misdirected = [one for one in candidates if _against_usual_peers(one, lookup)]
+    misdirected = [
+        one
+        for one in candidates
+        if _against_usual_peers(one, lookup) and not _is_on_new_line(one, lookup)
+    ]
     if misdirected:
         # Where another one is new to its call, too, they have something new to do together; but who
         # is waited for in what it has often done has not come to its end with that.
@@ -184,7 +188,7 @@ def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
 def _missed_as_ever(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if somebody waits for the rank in what the two have often done, new as others may be."""
     return any(
-        _uses(r, w, lookup)[_own(r, w)] >= USUAL_MESSAGES
+        _uses(r, w, lookup, w.waiters[r].index)[_own(r, w)] >= USUAL_MESSAGES
         for w in wrong_peer.missed
         for r in w.waiters
     )
@@ -223,6 +227,20 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup, *, alone: b
             if call_site(entries.stack_at(row)) == place:
                 return True
     return False
+
+
+def _is_on_new_line(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
+    """True if the rank made no other call from that line: a schedule's next phase begins so."""
+    entries = lookup.entries(wrong_peer.rank)
+    index = wrong_peer.waiting.waiters[wrong_peer.rank].index
+    if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
+        return False
+    place = call_site(entries.stack_at(index))
+    # What closes a batch, and the rest of it, are from the same line.
+    apart = (entries.p2p_seq != entries.p2p_seq[index]) | (entries.p2p_seq <= 0)
+    apart[index] = False
+    others = {int(stack) for stack in np.unique(entries.stack[apart]) if stack >= 0}
+    return place is not None and place not in {call_site(entries.stacks[one]) for one in others}
 
 
 def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:

@@ -370,4 +370,6 @@ class _Slot:
             return False
         mine, theirs = self.parts[one][0], self.parts[other][0]
         here, there = self.members.index(one), self.members.index(other)
+        if not len(mine.gives) == len(theirs.gives) == len(self.members):
+            return False  # It is another group's.
         return mine.gives[there] == theirs.takes[here] and theirs.gives[here] == mine.takes[there]
