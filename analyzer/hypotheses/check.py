@@ -1,7 +1,8 @@
 """Holds proposals against a simulation: a fault that does not leave what was found falls.
 
 The check takes confidence away, adds alternatives, and decides between candidates
-of which one alone leaves the evidence.  It never names a rank that was not named.
+of which one alone leaves the evidence.  It never names a rank that was not named, and another
+cause only where nothing but a call on another group is left.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -46,6 +48,10 @@ _DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.ROOT_MISMATCH: (_Fault.CHANGED,),
     Cause.REDUCTION_MISMATCH: (_Fault.CHANGED,),
 }
+#: Differences in arguments, which calls of two groups have when they meet.
+_ARGUMENTS = frozenset(
+    {Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH, Cause.ROOT_MISMATCH, Cause.REDUCTION_MISMATCH}
+)
 #: Causes that only what follows tells apart.
 _LABELS = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH})
 #: The faults that a cause of a wait may be, where nobody differs.
@@ -267,6 +273,7 @@ class _SimulatedCheck:
                 raise _Refuted(self._refuted(finding))
             tested = any_fault
         others = self._other_labels(tested)
+        label = self._label(finding, self._culprits, tested)
         besides = (
             f" So would {_listed(others.values())}; operations that follow, in a longer buffer, "
             "would tell them apart."
@@ -283,7 +290,22 @@ class _SimulatedCheck:
             f"Simulated: {who} {_listed(tested.reproduced)} brings about what was found; without "
             f"it the others go on.{besides}",
             alternatives=alternatives,
+            **label,
         )
+
+    def _label(self, finding: Finding, ranks: Sequence[int], tested: Tested) -> dict[str, Any]:
+        """Fields of the finding that change where a call on another group alone is left.
+
+        Calls of two groups that meet have other arguments, which are no fault of theirs.
+        """
+        if self._cause not in _ARGUMENTS or tested.reproduced != [_Fault.REGROUPED]:
+            return {}
+        cause = Cause.COLLECTIVE_MISMATCH
+        summary = (
+            f"{_without_untold(finding.summary)}; simulated, {name_ranks(ranks)} called on this "
+            "group what was to be called on another one."
+        )
+        return {"cause": cause, "advice": cause.advice, "summary": summary}
 
     def _lone_waiter(self) -> int | None:
         """The one rank that waits for who is missing: there may be no need for it to wait."""
@@ -361,6 +383,11 @@ class _SimulatedCheck:
     def _decided(self, finding: Finding, rank: int, tested: Tested) -> Proposal:
         """The proposal with the one candidate that is left."""
         fallen = [other for other in self._culprits if other != rank]
+        summary = (
+            f"{_without_untold(finding.summary)}; simulated, a fault of rank {rank} alone brings "
+            "about what was found."
+        )
+        label = {"summary": summary} | self._label(finding, [rank], tested)
         return _with_evidence(
             self._proposal,
             f"Simulated: only rank {rank} {_listed([self._simplest(rank, tested)])} brings about "
@@ -370,9 +397,13 @@ class _SimulatedCheck:
             victims=sorted({*finding.victims, *fallen}),
             location=location(current_call(self._graph, rank)) or finding.location,
             confidence=max(finding.confidence, TIE_DECIDED),
-            summary=f"{finding.summary.removesuffix(f'{UNTOLD}.').removesuffix('.')}; simulated, "
-            f"a fault of rank {rank} alone brings about what was found.",
+            **label,
         )
+
+
+def _without_untold(summary: str) -> str:
+    """A summary that goes on, without that nothing tells which of several is wrong."""
+    return summary.removesuffix(f"{UNTOLD}.").removesuffix(".")
 
 
 def _is_on_another_group(one: Unmatched) -> bool:

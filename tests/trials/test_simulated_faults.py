@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hanglab.analyzer.verdict import Cause
 from tests.trials.judging import Judgement, describe, try_seed
 
 REPRODUCED = {
@@ -24,3 +25,15 @@ def test_the_fault_leaves_what_was_found(seed: int) -> None:
     (detail,) = (one.detail for one in verdict.evidence if one.source == "simulation")
     assert detail.startswith("Simulated: ") and "brings about what was found; without it" in detail
     assert "no fault" not in detail
+
+
+def test_the_size_of_what_meets_on_a_wrong_group_is_no_cause() -> None:
+    result = try_seed(330002588)
+    assert result is not None
+    trial, verdict, judgement = result
+    assert judgement is Judgement.RIGHT, describe(*result)
+    assert verdict.cause is Cause.COLLECTIVE_MISMATCH and set(verdict.culprits) == trial.culprits
+    assert verdict.summary.endswith(
+        "; simulated, rank 1 called on this group what was to be called on another one."
+    )
+    assert "nothing tells" not in verdict.summary
