@@ -33,7 +33,12 @@ from hanglab.analyzer.graph.single_calls import (
 from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
 from hanglab.analyzer.graph.thread_turns import label_thread_turns
-from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
+from hanglab.analyzer.graph.thresholds import (
+    COMPARED_ORDERS,
+    FULL_RANKS,
+    LISTED_OPERATIONS,
+    SMALL,
+)
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
@@ -233,8 +238,11 @@ class _Builder:
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
         """True if a rank alone waits for a sink in what need not be its turn."""
+        few = len(self._group_table.expected) <= COMPARED_ORDERS  # Of more no order is read.
+        if not (few and sink.outside) or sink.elsewhere:
+            return False
         waiting = [(r, w) for r in waits.by_rank for w in waits.first(r) if sink.rank in w.absent]
-        if not sink.outside or sink.elsewhere or len(waiting) != 1:
+        if len(waiting) != 1:
             return False
         waiter, operation = waiting[0]
         if len(self._group_table.expected) > 2:

@@ -100,13 +100,12 @@ class DepartureFinder:
             if len(operation.absent) < MOST_IN_ORDER or operation.unknown or operation.behind:
                 continue
             ((rank, pending),) = operation.waiters.items()
+            if operation not in waits.first(rank):
+                continue
+            if not self.repeats_at_once(rank, pending.index):
+                continue
             others = waits.by_rank.keys() - {rank}
-            if (
-                operation in waits.first(rank)
-                and others.issuperset(operation.absent)
-                and others <= reaching(waits, [rank])
-                and self.repeats_at_once(rank, pending.index)
-            ):
+            if others.issuperset(operation.absent) and others <= reaching(waits, [rank]):
                 peer = min(others)
                 return LeftOrder(
                     rank, tied=False, index=pending.index,

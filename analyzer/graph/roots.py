@@ -173,7 +173,8 @@ def _without_need(
     """Ranks that nobody waits for but who is in a ring that stands without them.
 
     Whoever waits for several waits for each of them: a ring of such waits is not freed by one who
-    comes to an operation of it from outside.
+    comes to an operation of it from outside.  Where all have issued an operation, those hold it up
+    who have it behind what they wait in.
     """
     outside = {end.rank for end in ends if end.kind == "outside" and not end.elsewhere}
     if not outside:
