@@ -230,17 +230,22 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup, *, alone: b
 
 
 def _is_on_new_line(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """True if the rank made no other call from that line: a schedule's next phase begins so."""
+    """True if the rank made no other call from that line: a schedule's next phase begins so.
+
+    And if it came to others again and again; in straight code each call has a line of its own.
+    """
     entries = lookup.entries(wrong_peer.rank)
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
-    place = call_site(entries.stack_at(index))
     # What closes a batch, and the rest of it, are from the same line.
-    apart = (entries.p2p_seq != entries.p2p_seq[index]) | (entries.p2p_seq <= 0)
-    apart[index] = False
-    others = {int(stack) for stack in np.unique(entries.stack[apart]) if stack >= 0}
-    return place is not None and place not in {call_site(entries.stacks[one]) for one in others}
+    calls = {
+        (int(entries.stack[row]), number if (number := int(entries.p2p_seq[row])) > 0 else -row)
+        for row in np.flatnonzero(entries.stack >= 0).tolist()
+    }
+    lines = Counter(call_site(entries.stacks[stack]) for stack, _ in calls)
+    place = call_site(entries.stack_at(index))
+    return place is not None and lines[place] == 1 and max(lines.values()) >= USUAL_MESSAGES
 
 
 def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
