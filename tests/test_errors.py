@@ -40,6 +40,7 @@ INTERNAL = {
     "NotYet",
     "OutcomeFailure",
     "Refused",
+    "Refuted",
     "SocketNameTaken",
     "Stop",
     "UnsafeBuffer",
