@@ -123,7 +123,9 @@ def test_a_send_to_another_rank_that_has_ended_leaves_what_was_found() -> None:
     wrong = (*sends, sends[0], sends[0], *sends)
     run = simulate(program_of((*right[0], last), (*wrong, last), (*right[2], last)), "gloo")
     facts = facts_of_run(run)
-    for proposal in synchronization(facts):
+    proposals = list(synchronization(facts))
+    assert proposals
+    for proposal in proposals:
         (after,) = check_hypotheses(facts, [renamed(proposal, 1, confidence=0.9)])
         assert after.finding.confidence == 0.9
         assert "another rank than the one that waits" in told(after)[0]
