@@ -1,9 +1,12 @@
-"""Other jobs whose dumps lie in the same folder."""
+"""Other dumps that lie in the same folder: of other jobs, and of an earlier moment."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
+from hanglab.harness.trials.losses import Loss
+from hanglab.harness.trials.player import Play
 from hanglab.harness.trials.programs import Program
 from hanglab.harness.trials.shapes import SHAPES
 
@@ -12,6 +15,12 @@ def draw_company(seed: int) -> tuple[bool, Random]:
     """True if each job has a folder of its own; and what further draws are made from."""
     random = Random(seed)
     return random.random() < 0.5, random
+
+
+def earlier_moment(random: Random, play: Play, loss: Loss) -> Loss:
+    """The loss with which all ranks were dumped at one moment of the job before."""
+    early = random.uniform(0, play.last_event)
+    return replace(loss, moments=(early,) * play.program.size, missing=frozenset())
 
 
 def another_program(random: Random, beside: Program) -> Program:

@@ -20,7 +20,26 @@ class ExplainedPlay(DumpedPlay):
 
     def explained_by(self, rank: int) -> bool:
         """True if another fault of the rank leaves the files."""
-        return any(map(self._leaves_by, self._hypotheses(rank)))
+        faults = [*self._hypotheses(rank)]
+        devices = (Stops(devices={rank: f.at}) for f in faults if f.kind == "device_stop")
+        return any(map(self._leaves_by, faults)) or self._any_leaves(map(self._followed, devices))
+
+    def _followed(self, stops: Stops) -> Stops:
+        """The stops, and each rank's oldest open operation before all later ones of its thread.
+
+        No buffer tells whether a stream waits for what was issued before.
+        """
+        return replace(stops, followed=self._oldest_held)
+
+    @cached_property
+    def _oldest_held(self) -> dict[int, int]:
+        """By rank, the first operation behind which none has ended."""
+        held = {}
+        for rank, mine in enumerate(self.play.operations):
+            first = 1 + max((o.number for o in mine if o.done < inf), default=-1)
+            if first < len(mine):
+                held[rank] = first
+        return held
 
     def may_have_stopped(self, rank: int) -> bool:
         """True if a stop of the rank leaves the files: a device may stop in what it has begun."""
@@ -52,7 +71,8 @@ class ExplainedPlay(DumpedPlay):
             for o in seen for place in range(len(o.parts))
         }  # fmt: skip
         cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo]
-        return self._any_leaves([*stalls.values(), *cuts])
+        stops = [*stalls.values(), *cuts]
+        return self._any_leaves(stops) or self._any_leaves(map(self._followed, stops))
 
     def _stalled_part(self, played: Played, place: int) -> object:
         """Equal for parts that stall alike: a collective without a root lets nobody go before.
@@ -133,7 +153,12 @@ class ExplainedPlay(DumpedPlay):
                 yield from self._unseen_arguments(played)
 
     def _out_of_sight(self, rank: int) -> Iterator[Fault]:
-        """Faults at operations that no buffer holds, which the rank may have come to, or not."""
+        """Faults at operations that no buffer holds, which the rank may have come to, or not.
+
+        None where nothing shows that there are such: then a job without them leaves these files.
+        """
+        if not self.shows_gloo:
+            return
         for thread, steps in enumerate(self.program.ranks[rank]):
             for at, step in enumerate(steps):
                 if issues_of(step) and not self.is_in_sight(step):

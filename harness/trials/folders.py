@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from hanglab.harness.trials.company import another_program, draw_company
+from hanglab.harness.trials.company import another_program, draw_company, earlier_moment
 from hanglab.harness.trials.dumps import write_dumps
 from hanglab.harness.trials.faults import play_with
 from hanglab.harness.trials.losses import no_loss
@@ -28,8 +27,7 @@ def write_folder(trial: Trial, folder: Path) -> None:
 
     later_s = 0.0
     if company == "earlier_moment":
-        early = random.uniform(0, trial.play.last_event)
-        loss = replace(trial.loss, moments=(early,) * trial.program.size, missing=frozenset())
+        loss = earlier_moment(random, trial.play, trial.loss)
         into, prefix = place("first")
         write_dumps(trial.play, into, loss, prefix=prefix)
     elif company == "earlier_attempt":

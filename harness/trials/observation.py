@@ -29,6 +29,12 @@ class DumpedPlay:
     def observed(self) -> list[object]:
         return [observe(self.play, rank, self.loss) for rank in range(self.program.size)]
 
+    @cached_property
+    def shows_gloo(self) -> bool:
+        """Some file tells that the job has a group of gloo."""
+        rings = (self.ring(rank).entries for rank in range(self.program.size))
+        return any(entry.played.gloo for entries in rings for entry in entries)
+
     def leaves(self, other: Play) -> bool:
         """True if another play leaves the same files."""
         return all(

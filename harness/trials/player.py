@@ -87,6 +87,8 @@ class Stops:
     stalled: tuple[int, int, int] | None = None
     #: Rank and number of a part that never ends, although those of others do.
     cut: tuple[int, int] | None = None
+    #: Rank to the number of an operation that all later ones of its thread follow.
+    followed: dict[int, int] = field(default_factory=dict)
 
 
 def play(program: Program, stops: Stops | None = None) -> Play:
@@ -180,6 +182,9 @@ class _Player:
         played.parts_left = len(parts)
         if not gloo:
             self.follows[one] = [work for work in self.follows[one] if work.done > now]
+            followed = self.stops.followed.get(rank, number)
+            if followed < number and self.issued[rank][followed].thread == thread:
+                self.follows[one].append(self.issued[rank][followed])
             played.follows = tuple(self.follows[one])
             self.running[rank] += 1
         peer = parts[0].peer

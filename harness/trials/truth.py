@@ -25,7 +25,12 @@ from functools import cached_property
 from itertools import zip_longest
 from math import inf
 
-from hanglab.harness.trials.company import another_program, draw_company, lists_everybody
+from hanglab.harness.trials.company import (
+    another_program,
+    draw_company,
+    earlier_moment,
+    lists_everybody,
+)
 from hanglab.harness.trials.dumps import is_visible, moment_of
 from hanglab.harness.trials.explanations import ExplainedPlay
 from hanglab.harness.trials.faults import (
@@ -149,7 +154,27 @@ class Trial:
             for other in self.faults
             if other is not fault and self._groups_of(other) & self._groups_of(fault)
         }
-        return self._seen_at(fault) - others
+        seen = self._seen_at(fault) - others
+        return frozenset(rank for rank in seen if not self._is_held_before(rank, fault))
+
+    def _is_held_before(self, rank: int, fault: Fault) -> bool:
+        """The rank waits, and has yet to issue what the culprit's call met, or was to meet.
+
+        What its program has there it has not shown.
+        """
+        theirs = self.play.operations[rank]
+        if fault.kind not in DIFFERENCES or all(o.done < inf for o in theirs):
+            return False
+        mine = [
+            o.group for o in self.play.operations[fault.rank]
+            if o.thread != fault.thread or o.at < fault.at
+        ]  # fmt: skip
+        issued, groups = [o.group for o in theirs], self.program.groups
+        return any(
+            issued.count(group) <= mine.count(group)
+            for group in self._groups_of(fault)
+            if rank in groups[group].members
+        )
 
     def _groups_of(self, fault: Fault) -> set[str]:
         """Groups of the step that a fault changes, and the one that is taken for it."""
@@ -253,7 +278,7 @@ class Trial:
         gloo's collectives beside NCCL nothing shows, not even that there are any: what such files
         tell is what those of a job without them do.
         If the culprit is such a rank, whoever makes such operations may have left out the other
-        half of one that the culprit is in.
+        half of one that the culprit is in, if something shows that there are any.
         """
         program, found, hiding = self.program, set(), set()
         for rank, mine in enumerate(self.play.operations):
@@ -262,7 +287,7 @@ class Trial:
                 issue.peer is not None and not is_visible(program, issue, self.loss)
                 for steps in program.ranks[rank] for step in steps for issue in issues_of(step)
             )  # fmt: skip
-            if hidden:
+            if hidden and self.dumped.shows_gloo:
                 hiding.add(rank)
             if hidden and all(o.done < inf for o in seen):
                 found.add(rank)
@@ -388,28 +413,37 @@ class Trial:
         """A culprit's ring holds what no rank does without a fault of its own."""
         return any(
             fault.kind not in ("host_stop", "device_stop")
-            and self.dumped.observed[fault.rank] is not None
-            and not self._begins_alike(fault.rank)
+            and dumped.observed[fault.rank] is not None
+            and not self._begins_alike(fault.rank, dumped)
+            for dumped in (self.dumped, *self._dumped_before)
             for fault in self.faults
         )
 
-    def _begins_alike(self, rank: int) -> bool:
+    @cached_property
+    def _dumped_before(self) -> tuple[ExplainedPlay, ...]:
+        """The dumps of an earlier moment that lie in the same folder."""
+        if self.loss.company != "earlier_moment":
+            return ()
+        _, random = draw_company(self.seed)
+        loss = earlier_moment(random, self.play, self.loss)
+        return (ExplainedPlay(self.program, self.play, loss),)
+
+    def _begins_alike(self, rank: int, dumped: ExplainedPlay | None = None) -> bool:
         """True if the rest of the rank's buffer is as its program, so far, writes it."""
-        kept = {entry.played for entry in self.dumped.ring(rank).entries}
+        dumped = dumped or self.dumped
+        kept = {entry.played for entry in dumped.ring(rank).entries}
         for thread, steps in enumerate(self.program.ranks[rank]):
             planned = [
-                step
-                for step in steps
-                if isinstance(step, Issue | Batch) and self.dumped.is_in_sight(step)
-            ]
+                step for step in steps
+                if isinstance(step, Issue | Batch) and dumped.is_in_sight(step)
+            ]  # fmt: skip
             mine = [
-                o
-                for o in self.play.operations[rank]
-                if o.thread == thread and self.dumped.is_in_sight(o.step)
-            ]
+                o for o in self.play.operations[rank]
+                if o.thread == thread and dumped.is_in_sight(o.step)
+            ]  # fmt: skip
             for plan, one in zip_longest(planned, mine):
                 if one in kept and (
-                    plan is None or self.dumped.seen_part(plan) != self.dumped.seen_part(one.step)
+                    plan is None or dumped.seen_part(plan) != dumped.seen_part(one.step)
                 ):
                     return False
         named = {group for odd, group in self.play.program.names if odd == rank}
