@@ -11,6 +11,7 @@ import msgspec
 from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
@@ -199,6 +200,18 @@ def _is_for_culprits_alone(
         if earlier.finding.confidence > CANDIDATES or len(earlier.finding.culprits) == 1
         for rank in earlier.finding.culprits
     }
-    culprits = set(proposal.finding.culprits)
-    waiters = {wait.call.rank for wait in facts.graph.waits if not culprits.isdisjoint(wait.on)}
+    waiters = _waiters_for(facts.graph, set(proposal.finding.culprits))
     return bool(waiters) and waiters <= accused
+
+
+def _waiters_for(graph: WaitForGraph, culprits: set[int]) -> set[int]:
+    """Ranks that wait for any of those, or else who have queued what lacks them."""
+    waiters = {wait.call.rank for wait in graph.waits if not culprits.isdisjoint(wait.on)}
+    if waiters:
+        return waiters
+    lacking = [(s.awaited.group, s.awaited.seq) for s in graph.sinks if s.rank in culprits]
+    return {
+        rank
+        for rank, calls in graph.unfinished.items()
+        if any(call.seq == seq and call.group == g for call in calls for g, seq in lacking)
+    }

@@ -180,10 +180,12 @@ class ProgramOrders:
         return departure
 
     def _is_shared(self, side: PartedOrders) -> bool:
-        """True if a third rank made the call at which the first left the order, behind the same."""
-        call, _ = side.calls
-        pairs = pairwise(side.mine.issued)
-        before = next((one for one, then in pairs if then is call), None)
+        """True if a third rank made the call at which the first left the order, behind the same.
+
+        One that has a part in the call that the second made there, and in what that one would do.
+        """
+        call, other = side.calls
+        before = side.here[side.parting.mine - 1] if side.parting.mine else None
         if call is None or before is None:
             return False
         return any(
@@ -191,7 +193,8 @@ class ProgramOrders:
             for rank, orders in self._orders.items()
             if rank not in (side.mine.rank, side.theirs.rank)
             for order in orders
-            for one, then in pairwise(order.issued)
+            if other is None or other.message or other.place in order.places
+            for one, then in pairwise(self._projected(order, side.theirs))
         )
 
     def _departure(self, odd: int, sides: list[PartedOrders], *, tied: bool) -> LeftOrder | None:
@@ -253,7 +256,9 @@ class ProgramOrders:
                 if side.parting.proved == {Edit.ADDED} and call is not None and not call.message:
                     group, rank = self._groups[call.place], side.mine.rank
                     progress = [group.progress.get(m) for m in group.members if m != rank]
-                    if len(progress) > 1 and all(
+                    # Who stands before the last one has shown nothing of what comes then.
+                    came = [p for p in progress if p and p.has_entered(call.seq - 1) is not False]
+                    if len(came) > 1 and all(
                         p is not None and p.has_entered(call.seq) is False for p in progress
                     ):
                         return rank
@@ -333,8 +338,7 @@ class ProgramOrders:
         tokens = self._tokens(mine, theirs, here, there)
         if tokens is None:
             return None
-        starts, first, second = tokens
-        here, there = here[starts[0] :], there[starts[1] :]
+        here, there, first, second = tokens
         done = _done(here), _done(there)
 
         def find() -> Parting | None:
@@ -371,7 +375,7 @@ class ProgramOrders:
         if found is None or tokens is None:
             return None
         parting = Parting(found.mine, found.theirs, frozenset({found.edit}), frozenset())
-        return PartedOrders(mine, theirs, parting, here, there, tokens[1:], counted=True)
+        return PartedOrders(mine, theirs, parting, here, there, tokens[2:], counted=True)
 
     def _tokens(
         self,
@@ -379,11 +383,13 @@ class ProgramOrders:
         theirs: IssuedOrder,
         here: list[IssuedCall],
         there: list[IssuedCall],
-    ) -> tuple[tuple[int, int], list[Token], list[Token]] | None:
-        """The first place known on both sides of two orders, and their operations from there on."""
-        starts = (0, 0) if mine.whole and theirs.whole else _first_common(here, there)
-        if starts is None:
-            return None
+    ) -> tuple[list[IssuedCall], list[IssuedCall], list[Token], list[Token]] | None:
+        """Two orders from the first place known on both sides on, and what they would call it."""
+        if not (mine.whole and theirs.whole):
+            starts = _first_common(here, there)
+            if starts is None:
+                return None
+            here, there = _since(here, there, starts), _since(there, here, starts[::-1])
         common = mine.places & theirs.places
         # Where one of the two has no lines, nothing but the rest can be compared.
         lines = bool(mine.sites and theirs.sites)
@@ -406,8 +412,7 @@ class ProgramOrders:
             full = [one if one.known else known.get((one.place, one.seq), one) for one in order]
             return [(one.place if one.place in common else NO_PLACE, name(one)) for one in full]
 
-        here, there = here[starts[0] :], there[starts[1] :]
-        return starts, named(here, there), named(there, here)
+        return here, there, named(here, there), named(there, here)
 
     @cached_property
     def _free_orders(self) -> tuple[frozenset[Token], set[Run]]:
@@ -429,8 +434,8 @@ class ProgramOrders:
                 here, there = self._projected(mine, theirs), self._projected(theirs, mine)
                 tokens = self._tokens(mine, theirs, here, there)
                 if tokens is not None:
-                    starts, first, second = tokens
-                    done = _done(here[starts[0] :]), _done(there[starts[1] :])
+                    here, there, first, second = tokens
+                    done = _done(here), _done(there)
                     fences, runs = find_fences(first, second, done)
                     harmless.update(runs)
                     found.update(fences)
@@ -513,3 +518,14 @@ def _first_common(here: list[IssuedCall], there: list[IssuedCall]) -> tuple[int,
 
 def _done(issued: list[IssuedCall]) -> int:
     return next((at for at, one in enumerate(issued) if not one.done), len(issued))
+
+
+def _since(
+    here: list[IssuedCall], there: list[IssuedCall], starts: tuple[int, int]
+) -> list[IssuedCall]:
+    """Operations of one order from its start on, without those that the other has before its own.
+
+    Both have done them: in the round in which a ring begins each may have an order of its own.
+    """
+    before = {(one.place, one.seq) for one in there[: starts[1]] if not one.message}
+    return [o for o in here[starts[0] :] if o.message or (o.place, o.seq) not in before]

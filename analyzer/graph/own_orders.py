@@ -136,16 +136,21 @@ def keeps_to_rounds(order: IssuedOrder) -> bool:
 def may_repeat(order: IssuedOrder, index: int) -> bool:
     """True if by the rank's own order its collective with that index may be one too many.
 
-    Its rounds have that call, but not there; or without any, it made the call twice at once.
+    Its rounds have that call, or an earlier one of its group, but not there; or without any, it
+    made the call twice at once.
     """
     until = _place_of(order, index)
     if until is None:
         return False
+    place = order.issued[until].place
     own = read_own_order(replace(order, issued=order.issued[: until + 1]))
     if own is not None and own.broken is None:
         return False
-    known = own is not None and own.broken == until and own.is_repeated
-    return known or repeats_at_once(order, index)
+    known = own is not None and own.is_repeated and own.at_break.place == place
+    return known or any(
+        one.place == place and _repeats_at_once(order, at)
+        for at, one in enumerate(order.issued[: until + 1])
+    )
 
 
 def repeats_at_once(order: IssuedOrder, index: int) -> bool:
@@ -155,8 +160,10 @@ def repeats_at_once(order: IssuedOrder, index: int) -> bool:
     a loop.
     """
     until = _place_of(order, index)
-    if until is None:
-        return False
+    return until is not None and _repeats_at_once(order, until)
+
+
+def _repeats_at_once(order: IssuedOrder, until: int) -> bool:
     call = order.issued[until]
     places = {one.place for one in order.issued if one.site is not None and one.site == call.site}
     if len(places) > 1:

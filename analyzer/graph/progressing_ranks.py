@@ -30,7 +30,14 @@ _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.
 def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:
     """Ranks that were active when their dumps were written, or that peers prove to be further."""
     table = merged.table()
-    progressing = {rank for rank, summary in merged.ranks.items() if summary.activity.moving}
+    activities = {rank: summary.activity for rank, summary in merged.ranks.items()}
+    # Not every writer of dumps tells what has been retired.
+    retires = any(activity.retires for activity in activities.values())
+    progressing = {
+        rank
+        for rank, activity in activities.items()
+        if activity.moving or (retires and activity.awaits_watchdog)
+    }
     for group in group_table.groups:
         proved = _proved(group, merged, table)
         progressing.update(

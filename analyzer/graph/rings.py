@@ -236,7 +236,7 @@ class RingReader:
                 if peer in calls and cycle.places[peer].seq is not None:
                     queued = bool(cycle.places[rank].behind)
                     index = cycle.places[peer].waiters[peer].index
-                    by = (peer,) if self._departures.repeats_at_once(peer, index) else ()
+                    by = (peer,) if self._departures.may_repeat(peer, index) else ()
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], by, queued=queued))
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:

@@ -70,22 +70,24 @@ def find_wrong_peer(
         first = misdirected[0].rank
         others = {r: w for r, w in cycle.places.items() if w.seq is None and r != first}
         if any(_uses(r, w, lookup)[_own(r, w)] < USUAL_MESSAGES for r, w in others.items()):
-            misdirected = [one for one in misdirected if _missed_as_ever(one, lookup)]
+            misdirected = [o for o in misdirected if o.untaken or _missed_as_ever(o, lookup)]
         misdirected = [
             one
             for one in misdirected
             if (_peer_is_in_message(one, cycle) and not _is_mutual(one, cycle))
-            or _from_usual_call_site(one, lookup, alone=_is_mutual(one, cycle))
+            or _from_usual_call_site(one, lookup, alone=_is_mutual(one, cycle) and not one.untaken)
         ]
+        if len(misdirected) > 1:
+            # The others may have come to the next phase of a schedule.
+            misdirected = [o for o in misdirected if _from_usual_call_site(o, lookup, alone=False)]
     else:
         # A peer that is past all messages may have left its half of this one out.
         misdirected = [
             one
             for one in candidates
-            if one.missed
-            and one.waiting is cycle.places[one.rank]
+            if one.waiting is cycle.places[one.rank]
             and _peer_is_in_message(one, cycle)
-            and not _is_mutual(one, cycle)
+            and (one.untaken or not _is_mutual(one, cycle))
             and _off_distance(one, lookup)
         ]
     if len(misdirected) != 1:
@@ -125,11 +127,11 @@ def _missed(
 
 
 def _untaken(rank: int, waiting: OpenOperation, lookup: CallLookup) -> tuple[int, ...]:
-    """Members from whom a rank receives, by their places, that have sent what it has not taken."""
+    """Members with whom a rank exchanges messages that have sent what it has not taken."""
     if op_of(waiting.op).sends:
         return ()
     members = waiting.group.members
-    peers = {place for sends, place in _uses(rank, waiting, lookup) if not sends}
+    peers = {place for _, place in _uses(rank, waiting, lookup)}
     return tuple(
         place
         for place in sorted(peers)

@@ -7,7 +7,7 @@ cause only where nothing but a call on another group is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +50,13 @@ _DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
 }
 #: Differences in arguments, which calls of two groups have when they meet.
 _ARGUMENTS = frozenset(
-    {Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH, Cause.ROOT_MISMATCH, Cause.REDUCTION_MISMATCH}
+    {
+        Cause.SIZE_MISMATCH,
+        Cause.SPLIT_MISMATCH,
+        Cause.DTYPE_MISMATCH,
+        Cause.ROOT_MISMATCH,
+        Cause.REDUCTION_MISMATCH,
+    }
 )
 #: Causes that only what follows tells apart.
 _LABELS = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH})
@@ -171,8 +177,8 @@ class _SimulatedCheck:
         if not waiters:
             # Nobody waits for them, as far as the dumps tell: they have to explain who does.
             waiters = {wait.call.rank for wait in graph.waits} - set(self._culprits)
-        if divergence is not None:
-            waiters |= waiting_ranks(graph, divergence.group) - set(self._culprits)
+        for one in self._differing():
+            waiters |= waiting_ranks(graph, one.group) - set(self._culprits)
         # Whoever waits for them on his host does his part once they do theirs.
         late = {*self._culprits, *graph.held_on_hosts(self._culprits)}
         ranks = representatives(graph, sorted(late), waiters)
@@ -197,11 +203,12 @@ class _SimulatedCheck:
         return refuted.proposal
 
     def _divergence(self) -> Divergence | None:
-        if self._cause not in _DIFFERENCES:
-            return None
+        return next(self._differing(), None) if self._cause in _DIFFERENCES else None
+
+    def _differing(self) -> Iterator[Divergence]:
+        """Differences in which a culprit has a part."""
         named = set(self._culprits)
-        found = (d for d in self._graph.divergences if named & {*d.deviating, *d.candidates})
-        return next(found, None)
+        return (d for d in self._graph.divergences if named & {*d.deviating, *d.candidates})
 
     def _stopped_devices(self) -> dict[int, int]:
         """Operation that each culprit is in whose device is said to have stopped."""
@@ -293,16 +300,18 @@ class _SimulatedCheck:
             **label,
         )
 
-    def _label(self, finding: Finding, ranks: Sequence[int], tested: Tested) -> dict[str, Any]:
+    def _label(self, finding: Finding, ranks: Sequence[int], *tested: Tested) -> dict[str, Any]:
         """Fields of the finding that change where a call on another group alone is left.
 
         Calls of two groups that meet have other arguments, which are no fault of theirs.
         """
-        if self._cause not in _ARGUMENTS or tested.reproduced != [_Fault.REGROUPED]:
+        left = {fault for one in tested for fault in one.reproduced}
+        if self._cause not in _ARGUMENTS or left != {_Fault.REGROUPED}:
             return {}
         cause = Cause.COLLECTIVE_MISMATCH
+        one = "" if len(ranks) == 1 else "one of "
         summary = (
-            f"{_without_untold(finding.summary)}; simulated, {name_ranks(ranks)} called on this "
+            f"{_without_untold(finding.summary)}; simulated, {one}{name_ranks(ranks)} called on a "
             "group what was to be called on another one."
         )
         return {"cause": cause, "advice": cause.advice, "summary": summary}
@@ -356,6 +365,7 @@ class _SimulatedCheck:
                 self._proposal,
                 f"Simulated: each of these brings about what was found: {'; '.join(words)}. The "
                 "lines of the ranks in the program, or longer buffers, would tell them apart.",
+                **self._label(finding, left, *tested.values()),
             )
         if words and message:
             return _with_evidence(
@@ -364,10 +374,12 @@ class _SimulatedCheck:
                 "another group, or with another tag, would as well, and is not tried.",
             )
         if fallen and not left:
-            return _with_evidence(
-                self._proposal,
-                f"Simulated: no fault of one rank alone, of {name_ranks(self._culprits)}, brings "
-                "about what was found.",
+            raise _Refuted(
+                _with_evidence(
+                    self._proposal,
+                    f"Simulated: no fault of one rank alone, of {name_ranks(self._culprits)}, "
+                    "brings about what was found.",
+                )
             )
         raise NoProgram("what the candidates should have done instead is not in the dumps")
 

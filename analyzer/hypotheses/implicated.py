@@ -18,19 +18,18 @@ def _call_key(wait: Wait) -> _CallKey:
 
 
 def waiting_for(graph: WaitForGraph, culprits: Collection[int]) -> set[int]:
-    """Ranks that wait for ``culprits``, directly or not, or that stand in one operation."""
+    """Ranks that wait for ``culprits``, directly or not, or stand in an operation of theirs."""
     reached = set(culprits)
-    together = {
-        (id(wait.call.group), wait.call.seq)
-        for wait in graph.waits
-        if wait.call.rank in reached and wait.call.seq is not None
-    }
     by_target: dict[int, tuple[tuple[int, ...], set[int]]] = {}
-    found: set[int] = set()
+    named, found = frozenset(culprits), set()
+    theirs: dict[int, bool] = {}
     for wait in graph.waits:
-        same = wait.kind is WaitKind.STALLED and (id(wait.call.group), wait.call.seq) in together
-        if same:
-            found.add(wait.call.rank)
+        if wait.kind is WaitKind.STALLED:
+            group = wait.call.group
+            if id(group) not in theirs:
+                theirs[id(group)] = not named.isdisjoint(group.members)
+            if theirs[id(group)]:
+                found.add(wait.call.rank)
         # Many wait for the same ranks, which are one tuple then.
         by_target.setdefault(id(wait.on), (wait.on, set()))[1].add(wait.call.rank)
     reached |= found

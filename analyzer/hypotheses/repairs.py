@@ -153,12 +153,22 @@ def _with_one_awaited(
             if step.number is None:
                 if action.peer == members.index(culprit):
                     found.setdefault((rank, index), _other_half(last, rank, step))
-            elif (action.group, step.number) not in begun:
+            elif (action.group, step.number) not in begun or _calls_another(mine, step):
                 part = replace(step, action=replace(action, overlap=False))
                 found.setdefault((action.group, step.number), part)
     return [
         last.with_steps(culprit, [*mine[:place], part, *mine[place:]]) for part in found.values()
     ]
+
+
+def _calls_another(steps: Sequence[Step], theirs: Step) -> bool:
+    """True if the rank has another call, or other arguments, under the number of a peer's."""
+    assert theirs.number is not None
+    place = _place_of(steps, theirs.action.group, theirs.number)
+    if place is None:
+        return False
+    mine, other = steps[place].action, theirs.action
+    return (mine.op, mine.numel, mine.dtype) != (other.op, other.numel, other.dtype)
 
 
 def _without_one(
@@ -218,15 +228,25 @@ def _with_one_for_another(
 def _on_group_awaited(
     last: LastOperations, culprit: int, frontier: Frontier, at: tuple[int, int] | None
 ) -> list[LastOperations]:
-    """Programs with one that a peer waits in on another group in place of one of its own."""
-    sound = _without_one(last, culprit, at)
-    if sound is None:
-        return []
-    return [
-        program
-        for program in _with_one_awaited(sound, culprit, frontier)
-        if Counter(_groups(program, culprit)) != Counter(_groups(last, culprit))
-    ]
+    """Programs with one that a peer waits in on another group in place of one of its own.
+
+    Of that at which the rank differs, or of one that nobody has met yet.
+    """
+    own = last.steps[culprit]
+    first: dict[int, int] = {}
+    for place, step in enumerate(own):
+        if not step.finished:
+            first.setdefault(step.action.group, place)
+    met = _place_of(own, *at) if at is not None else None
+    found = []
+    for place in dict.fromkeys([*([] if met is None else [met]), *first.values()]):
+        sound = last.with_steps(culprit, [*own[:place], *own[place + 1 :]])
+        found += [
+            program
+            for program in _with_one_awaited(sound, culprit, frontier)
+            if Counter(_groups(program, culprit)) != Counter(_groups(last, culprit))
+        ]
+    return found[:TRIED_PROGRAMS]
 
 
 def _groups(last: LastOperations, rank: int) -> list[int]:

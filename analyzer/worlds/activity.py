@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump, State
 from hanglab.analyzer.flight_recorder.moments import last_event_ns
 from hanglab.analyzer.worlds.thresholds import (
     CLOCK_UNSET_NS,
@@ -40,6 +40,9 @@ class Activity:
     #: Time of its last event, and the shortest timeout of its operations.
     last_ns: int = ABSENT
     timeout_ns: int = ABSENT
+    #: The watchdog has retired something, and has yet to see something that ended.
+    retires: bool = False
+    awaits_watchdog: bool = False
 
     @property
     def idle(self) -> bool:
@@ -68,6 +71,8 @@ def activity_of(dump: RankDump) -> Activity:
             copied=lost and last > CLOCK_UNSET_NS,
             last_ns=last,
             timeout_ns=timeout,
+            retires=bool(entries.retired.any()),
+            awaits_watchdog=_awaits_watchdog(entries),
         )
     usual = min(longest, int(timeout * TIMED_OUT_SHARE)) if timeout != ABSENT else longest
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
@@ -80,3 +85,12 @@ def activity_of(dump: RankDump) -> Activity:
         last_ns=last,
         timeout_ns=timeout,
     )
+
+
+def _awaits_watchdog(entries: Entries) -> bool:
+    """True if something had ended so short a time before that the watchdog had not seen it yet.
+
+    It looks ten times a second, and retires what has ended (``kWatchdogThreadSleepMillis`` in
+    ``ProcessGroupNCCL.hpp``).
+    """
+    return bool(((entries.state == State.COMPLETED) & ~entries.retired).any())
