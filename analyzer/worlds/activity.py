@@ -91,6 +91,9 @@ def _awaits_watchdog(entries: Entries) -> bool:
     """True if something had ended so short a time before that the watchdog had not seen it yet.
 
     It looks ten times a second, and retires what has ended (``kWatchdogThreadSleepMillis`` in
-    ``ProcessGroupNCCL.hpp``).
+    ``ProcessGroupNCCL.hpp``), but not what it has given up.
     """
-    return bool(((entries.state == State.COMPLETED) & ~entries.retired).any())
+    lasted = np.where(entries.completed_ns > 0, entries.completed_ns - entries.created_ns, 0)
+    limit = entries.timeout_ms.astype(np.float64) * 1e6 * TIMED_OUT_SHARE
+    given_up = (entries.timeout_ms > 0) & (lasted >= limit)
+    return bool(((entries.state == State.COMPLETED) & ~entries.retired & ~given_up).any())
