@@ -17,6 +17,7 @@ from hanglab.analyzer.causes.synchronization.divergence import (
 from hanglab.analyzer.causes.synchronization.group_names import group_name_findings
 from hanglab.analyzer.causes.synchronization.messages import message_findings
 from hanglab.analyzer.causes.synchronization.missing_rank import missing_findings, unexplained_sinks
+from hanglab.analyzer.causes.synchronization.uneven_exchange import uneven_exchange_findings
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Evidence, Finding, Status
@@ -34,7 +35,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
         *added_findings(graph),
         *ended_findings(graph),
         *unmatched_findings(graph),
-        *missing_findings(graph),
+        *(uneven_exchange_findings(graph) or missing_findings(graph)),
     ]
 
 

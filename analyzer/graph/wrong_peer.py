@@ -80,7 +80,7 @@ def find_wrong_peer(
         if len(misdirected) > 1:
             # The others may have come to the next phase of a schedule.
             misdirected = [o for o in misdirected if _from_usual_call_site(o, lookup, alone=False)]
-    else:
+    if not misdirected:
         # A peer that is past all messages may have left its half of this one out.
         misdirected = [
             one

@@ -16,7 +16,7 @@ import msgspec
 
 from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
-from hanglab.analyzer.facts.call_wording import location
+from hanglab.analyzer.facts.call_wording import line_of, location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
 from hanglab.analyzer.graph.wait_for_graph import Unmatched, WaitForGraph
@@ -353,6 +353,8 @@ class _SimulatedCheck:
             for one in self._graph.unmatched
         )
         guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
+        if len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]:
+            guessed |= self._is_of_one_line()  # Who called on another group would come from there.
         if len(left) == 1 and tested[left[0]].reproduced and not (message or guessed):
             return self._decided(finding, left[0], tested[left[0]])
         words = [
@@ -382,6 +384,12 @@ class _SimulatedCheck:
                 )
             )
         raise NoProgram("what the candidates should have done instead is not in the dumps")
+
+    def _is_of_one_line(self) -> bool:
+        """True if all calls that differ are of one line of the program."""
+        found = self._divergence()
+        lines = {line_of(call) for call in found.calls.values()} if found is not None else {""}
+        return len(lines) == 1 and "" not in lines
 
     def _simplest(self, rank: int, tested: Tested) -> CandidateFault:
         """One of the faults that leave the evidence; of a rank in a message, one of messages."""

@@ -237,7 +237,12 @@ def _parting_by_fences(
             # is the fence itself, made otherwise.
             known = {*mine[:a], *theirs[:b]}
             edits = {Edit.LEFT_OUT if here else Edit.ADDED}
-            if not all(whole) and len(here + there) == 1 and known.isdisjoint(here + there):
+            odd = mine[a] if here else theirs[b]
+            if (
+                not all(whole)
+                and odd not in known
+                and known.issuperset(here + there - Counter([odd]))
+            ):
                 edits = {Edit.CHANGED}
             return Parting(a, b, frozenset(edits), frozenset())
         if edits:
