@@ -1,0 +1,54 @@
+"""Dumps of an all_to_all that two ranks alone have not ended, and of what only looks like it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from graph_rows import Row, dump_object, world
+
+from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.program.torch_pickle import torch_pickle
+from hanglab.analyzer.verdict import Cause, Status, Verdict
+
+SIZE = 4
+
+
+def verdict_on(
+    folder: Path, stuck: tuple[int, ...], *, op: str = "all_to_all", lost: int | None = None
+) -> Verdict:
+    """Verdict where ``stuck`` are in an operation that all others have ended."""
+    for rank in range(SIZE):
+        rows = [
+            Row("all_reduce", 1),
+            Row(op, 2, done=rank not in stuck),
+            Row("all_reduce", 3, done=False),
+        ]
+        if rank != lost:
+            made = dump_object(rows, members=world(SIZE))
+            (folder / f"rank_{rank}").write_bytes(torch_pickle(made))
+    return analyze(folder)
+
+
+@pytest.mark.parametrize("stuck", [*combinations(range(SIZE), 2)])
+def test_the_two_are_named(tmp_path: Path, stuck: tuple[int, int]) -> None:
+    verdict = verdict_on(tmp_path, stuck)
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.SPLIT_MISMATCH)
+    assert verdict.culprits == list(stuck)
+    assert set(verdict.victims) == set(range(SIZE)) - set(stuck)
+    assert "alone have not ended all_to_all" in verdict.summary
+
+
+@pytest.mark.parametrize("stuck", [(1,), (0, 1, 2)])
+def test_one_alone_or_three_are_no_pair(tmp_path: Path, stuck: tuple[int, ...]) -> None:
+    assert verdict_on(tmp_path, stuck).cause is not Cause.SPLIT_MISMATCH
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_a_rank_without_a_dump_may_be_the_other_end(tmp_path: Path, lost: int) -> None:
+    assert verdict_on(tmp_path, (1, 2), lost=lost).cause is not Cause.SPLIT_MISMATCH
+
+
+def test_other_operations_have_no_parts_for_each_pair(tmp_path: Path) -> None:
+    assert verdict_on(tmp_path, (1, 2), op="all_gather").cause is not Cause.SPLIT_MISMATCH
