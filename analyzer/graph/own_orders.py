@@ -147,10 +147,13 @@ def may_repeat(order: IssuedOrder, index: int) -> bool:
     if own is not None and own.broken is None:
         return False
     known = own is not None and own.is_repeated and own.at_break.place == place
-    return known or any(
-        one.place == place and _repeats_at_once(order, at)
-        for at, one in enumerate(order.issued[: until + 1])
-    )
+    made = [(one.place, one.numbers.own) for one in order.issued[: until + 1]]
+    # What it made twice at once before is no news.
+    first: dict[tuple[int, int], int] = {}
+    for at, (one, then) in enumerate(pairwise(made), start=1):
+        if one == then and one[0] == place:
+            first.setdefault(then, at)
+    return known or any(_repeats_at_once(order, at) for at in first.values())
 
 
 def repeats_at_once(order: IssuedOrder, index: int) -> bool:

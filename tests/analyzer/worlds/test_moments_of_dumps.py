@@ -153,3 +153,35 @@ def test_what_a_peer_did_long_after_the_rank_was_last_seen_proves_it_too(
         (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
     verdict = analyze(tmp_path)
     assert (verdict.status, verdict.culprits) == (Status.HUNG, [culprit])
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+@pytest.mark.parametrize(
+    ("retired", "peers_retired", "hung"),
+    [
+        (True, True, True),
+        # Its watchdog had yet to see what had ended a moment before.
+        (False, True, False),
+        # Whoever wrote these dumps says nothing of watchdogs.
+        (False, False, True),
+    ],
+)
+def test_a_rank_whose_watchdog_is_behind_was_dumped_on_its_way(
+    tmp_path: Path, *, retired: bool, peers_retired: bool, hung: bool, culprit: int
+) -> None:
+    """Where the files have lost their times."""
+    for rank in range(5):
+        mine = [
+            Row("all_reduce", seq, retired=retired if rank == culprit else peers_retired)
+            for seq in range(1, 41)
+        ]
+        if rank != culprit:
+            mine.append(Row("all_reduce", 41, done=False))
+        made = dump_object(mine, members=world(5))
+        for index, entry in enumerate(made["entries"]):
+            late_ns = MINUTE_NS if index == 40 else 0
+            entry["time_created_ns"] = START_NS + index * 10_000_000 + rank * 40_000 + late_ns
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    verdict = analyze(tmp_path)
+    expected = (Status.HUNG, [culprit]) if hung else (Status.INCONCLUSIVE, [])
+    assert (verdict.status, verdict.culprits) == expected
