@@ -261,8 +261,8 @@ def _restart_of(claims: Claims, worlds: Sequence[Sequence[int]], index: int) -> 
         began = _window([*theirs.values()])
         if other == index or ended is None or began is None or began[0] <= ended[1]:
             continue
-        if _written_ns(claims, worlds[index]) > began[0]:
-            # It was there still when the other began.
+        if not 0 < _written_ns(claims, worlds[index]) <= began[0]:
+            # It was there still when the other began, or may have been.
             continue
         # Where the ring has lost its beginning, it may have run beside the first all the time.
         whole = all(one.first_record == 0 for one in theirs.values() if one.records)

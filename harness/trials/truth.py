@@ -257,7 +257,20 @@ class Trial:
         if not self.faults or self.dumped.leaves(play_with(self.program, ())):
             return True
         early = not self.loss.settled and not self._shows_open
-        return early and all(map(self._begins_alike, self.culprits))
+        return early and all(
+            self._begins_alike(fault.rank) or self._is_of_messages(fault) for fault in self.faults
+        )
+
+    def _is_of_messages(self, fault: Fault) -> bool:
+        """The fault is one of sends and receives: those that have ended could be so in any program.
+
+        Unless the two halves have other arguments.
+        """
+        steps = self.program.ranks[fault.rank][fault.thread]
+        at = fault.value if fault.kind == "extra" else fault.at
+        issues = issues_of(steps[at]) if at < len(steps) else ()
+        plain = fault.kind not in IN_ARGUMENTS and fault.kind not in ("drift", *STOPS)
+        return plain and bool(issues) and all(issue.peer is not None for issue in issues)
 
     @cached_property
     def rivals(self) -> frozenset[int]:
