@@ -2,7 +2,7 @@
 
 The check takes confidence away, adds alternatives, and decides between candidates
 of which one alone leaves the evidence.  It never names a rank that was not named, and another
-cause only where nothing but a call on another group is left.
+cause only where other arguments do not leave it, and what shifts a rank's calls does.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ _ARGUMENTS = frozenset(
         Cause.REDUCTION_MISMATCH,
     }
 )
+#: Faults by which such calls come to meet.
+_SHIFTING = frozenset({_Fault.LEFT_OUT, _Fault.ADDED, _Fault.REGROUPED})
 #: Causes that only what follows tells apart.
 _LABELS = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH})
 #: The faults that a cause of a wait may be, where nobody differs.
@@ -301,19 +303,20 @@ class _SimulatedCheck:
         )
 
     def _label(self, finding: Finding, ranks: Sequence[int], *tested: Tested) -> dict[str, Any]:
-        """Fields of the finding that change where a call on another group alone is left.
+        """Fields of the finding that change where other arguments do not leave what was found.
 
-        Calls of two groups that meet have other arguments, which are no fault of theirs.
+        Calls that meet under one number because one was left out, or is too many, have such, and
+        so have calls of two groups: these are no fault of theirs.
         """
-        left = {fault for one in tested for fault in one.reproduced}
-        if self._cause not in _ARGUMENTS or left != {_Fault.REGROUPED}:
+        left = [fault for one in tested for fault in one.reproduced]
+        if self._cause not in _ARGUMENTS or not left or not _SHIFTING.issuperset(left):
             return {}
         cause = Cause.COLLECTIVE_MISMATCH
-        one = "" if len(ranks) == 1 else "one of "
-        summary = (
-            f"{_without_untold(finding.summary)}; simulated, {one}{name_ranks(ranks)} called on a "
-            "group what was to be called on another one."
-        )
+        who = f"{'' if len(ranks) == 1 else 'one of '}{name_ranks(ranks)}"
+        told = f"that does not bring about what was found, but {who} {_listed(left)} does"
+        if set(left) == {_Fault.REGROUPED}:
+            told = f"{who} called on a group what was to be called on another one"
+        summary = f"{_without_untold(finding.summary)}; simulated, {told}."
         return {"cause": cause, "advice": cause.advice, "summary": summary}
 
     def _lone_waiter(self) -> int | None:
