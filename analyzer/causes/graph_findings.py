@@ -26,16 +26,19 @@ from hanglab.analyzer.wording import break_off, name_needs, name_ranks
 
 def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
     """Findings that the dumps prove, gravest first; [] for a healthy or an undecidable graph."""
+    names = group_name_findings(graph)
+    # Whoever has another name for a group has not ended what the others are in.
+    exchange = [] if names else uneven_exchange_findings(graph)
     return [
         *divergence_findings(graph),
-        *group_name_findings(graph),
+        *names,
         *message_findings(graph),
         *departure_findings(graph),
         *cycle_findings(graph),
         *added_findings(graph),
         *ended_findings(graph),
         *unmatched_findings(graph),
-        *(uneven_exchange_findings(graph) or missing_findings(graph)),
+        *(exchange or missing_findings(graph)),
     ]
 
 
