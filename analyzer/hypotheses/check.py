@@ -48,7 +48,7 @@ _DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.ROOT_MISMATCH: (_Fault.CHANGED,),
     Cause.REDUCTION_MISMATCH: (_Fault.CHANGED,),
 }
-#: Differences in arguments, which calls of two groups have when they meet.
+#: Differences in arguments, which calls have that meet and were not meant to.
 _ARGUMENTS = frozenset(
     {
         Cause.SIZE_MISMATCH,
@@ -356,9 +356,11 @@ class _SimulatedCheck:
             for one in self._graph.unmatched
         )
         guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
-        if len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]:
-            guessed |= self._is_of_one_line()  # Who called on another group would come from there.
-        if len(left) == 1 and tested[left[0]].reproduced and not (message or guessed):
+        # Who calls on another group by mistake does so from a line of that one's.
+        regrouped = len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]
+        unlikely = regrouped and self._is_of_one_line()
+        doubtful = message or guessed or unlikely
+        if len(left) == 1 and tested[left[0]].reproduced and not doubtful:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
             f"rank {rank} {_listed([self._simplest(rank, one)])}"
@@ -377,6 +379,12 @@ class _SimulatedCheck:
                 self._proposal,
                 f"Simulated: {words[0]} brings about what was found. A message of another rank on "
                 "another group, or with another tag, would as well, and is not tried.",
+            )
+        if words and unlikely:
+            return _with_evidence(
+                self._proposal,
+                f"Simulated: {words[0]} brings about what was found. That all call it from one "
+                "line of the program speaks against it.",
             )
         if fallen and not left:
             raise _Refuted(

@@ -40,8 +40,9 @@ class Activity:
     #: Time of its last event, and the shortest timeout of its operations.
     last_ns: int = ABSENT
     timeout_ns: int = ABSENT
-    #: The watchdog has retired something, and has yet to see something that ended.
+    #: Its dump tells that the watchdog has retired something.
     retires: bool = False
+    #: Something has ended that the watchdog has yet to see.
     awaits_watchdog: bool = False
 
     @property
