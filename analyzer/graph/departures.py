@@ -140,7 +140,7 @@ class ProgramOrders:
     def find(self, waits: OpenOperations | None) -> LeftOrder | None:
         """The departure of the one rank with which all disagree who disagree at all.
 
-        Of one that holds others up, or is held up, unless ``waits`` is None.  None where it only
+        Of one that explains who waits for whom, unless ``waits`` is None.  None where it only
         did its operations in another order, which may be harmless: rings of waits tell.
         """
         partings = {
@@ -161,7 +161,7 @@ class ProgramOrders:
         tied = odd is None and len(partings) == 1 and self._are_alone(*next(iter(partings.items())))
         if tied:
             odd = min(next(iter(partings)))
-        if odd is None or (waits is not None and not _holds_up(odd, waits)):
+        if odd is None or (waits is not None and not _explains(odd, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side) for side in sides):
@@ -485,10 +485,20 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
 
 
-def _holds_up(rank: int, waits: OpenOperations) -> bool:
-    """True if the rank waits, or somebody waits for it."""
-    return rank in waits.by_rank or any(
-        rank in operation.absent for operation in waits.operations.values()
+def _explains(rank: int, waits: OpenOperations) -> bool:
+    """True if the rank waits, or is waited for, and nobody waits for another that is idle but it.
+
+    Whoever waits for one that waits for nobody, and not for that rank, is not held up by it.
+    """
+    held = {rank} | {one for one in waits.by_rank if any(w.explained for w in waits.first(one))}
+    blockers = {
+        one: {other for w in waits.first(one) for other in w.blockers(one)} for one in waits.by_rank
+    }
+    while further := {one for one in blockers if one not in held and blockers[one] & held}:
+        held |= further
+    awaited = {other for one, others in blockers.items() if one not in held for other in others}
+    return awaited <= waits.by_rank.keys() and (
+        rank in waits.by_rank or any(rank in one.absent for one in waits.operations.values())
     )
 
 

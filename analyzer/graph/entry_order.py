@@ -61,6 +61,13 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
     return False
 
 
+def have_crossed(cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if ranks of a ring entered collectives in different orders before, and went on."""
+    places = [*cycle.places.values()]
+    found = [_entered(rank, places, None, lookup) for rank in cycle.places]
+    return bool(_of_any_order([{m: r for m, r in o.items() if r < end} for o, end in found]))
+
+
 def _are_of_threads(one: OpenOperation, other: OpenOperation) -> bool:
     """True if a dump shows that its rank entered two operations from two of its threads."""
     threads = (

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
-from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MOST_IN_ORDER
+from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MANY_ROUNDS, MOST_IN_ORDER
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.group_history import continuation, period_of, repeats_since
 from hanglab.analyzer.matching.predicted_edits import predict_edit
@@ -125,10 +125,11 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
 def keeps_to_rounds(order: IssuedOrder) -> bool:
     """True if all that a rank issued is what its rounds have there, and one too many would show.
 
-    In rounds of one call another one does not.
+    In rounds of one call another one does not, nor in the last round of a program that ends within
+    one.
     """
     own = read_own_order(order)
-    if own is None or own.broken is not None:
+    if own is None or own.broken is not None or len(own.tokens) < MANY_ROUNDS * own.period:
         return False
     return len(set(own.tokens[-own.period :])) > 1
 

@@ -9,6 +9,7 @@ from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
+    have_crossed,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
@@ -218,6 +219,7 @@ class RingReader:
                 certain=cycle.certain,
                 wrong_group=wrong_group is not None,
                 miscounted=collectives and not level and self._miscounts(ranks),
+                crossed_before=collectives and have_crossed(cycle, self._lookup),
                 repeated=collectives
                 and len(deviating) == 1
                 and repeats_call(

@@ -36,6 +36,8 @@ PEERS = 4
 KNOWN_ROUNDS = 2
 #: Earlier rounds of an exchange that are looked at, the latest.
 COMPARED_ROUNDS = 8
+#: Rounds of a rank beside which the one in which its program ends is rare.
+MANY_ROUNDS = 3
 #: Others whose order of two operations is the same by no chance.
 AGREEING_ORDERS = 3
 #: Ranks that enter two operations in one order, all but one, where each rank takes an order of its

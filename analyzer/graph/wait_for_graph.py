@@ -94,6 +94,8 @@ class Cycle:
     miscounted: bool = False
     #: Streams of devices wait for each other in it, and no host need to.
     streams: bool = False
+    #: Its ranks entered operations in other orders than each other's before, and went on.
+    crossed_before: bool = False
 
 
 @dataclass

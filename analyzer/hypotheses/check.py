@@ -356,10 +356,8 @@ class _SimulatedCheck:
             for one in self._graph.unmatched
         )
         guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
-        # Who calls on another group by mistake does so from a line of that one's.
-        regrouped = len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]
-        unlikely = regrouped and self._is_of_one_line()
-        doubtful = message or guessed or unlikely
+        against = self._against_decision(left, tested)
+        doubtful = message or guessed or against
         if len(left) == 1 and tested[left[0]].reproduced and not doubtful:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
@@ -374,17 +372,14 @@ class _SimulatedCheck:
                 "lines of the ranks in the program, or longer buffers, would tell them apart.",
                 **self._label(finding, left, *tested.values()),
             )
-        if words and message:
-            return _with_evidence(
-                self._proposal,
-                f"Simulated: {words[0]} brings about what was found. A message of another rank on "
-                "another group, or with another tag, would as well, and is not tried.",
+        if words and (message or against):
+            untried = (
+                "A message of another rank on another group, or with another tag, would as well, "
+                "and is not tried."
             )
-        if words and unlikely:
             return _with_evidence(
                 self._proposal,
-                f"Simulated: {words[0]} brings about what was found. That all call it from one "
-                "line of the program speaks against it.",
+                f"Simulated: {words[0]} brings about what was found. {against or untried}",
             )
         if fallen and not left:
             raise _Refuted(
@@ -395,6 +390,20 @@ class _SimulatedCheck:
                 )
             )
         raise NoProgram("what the candidates should have done instead is not in the dumps")
+
+    def _against_decision(self, left: Sequence[int], tested: Mapping[int, Tested]) -> str:
+        """What speaks against the one candidate that is left; "" if nothing does."""
+        # Who calls on another group by mistake does so from a line of that one's.
+        regrouped = len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]
+        if regrouped and self._is_of_one_line():
+            return "That all call it from one line of the program speaks against it."
+        # Ranks that kept orders of their own before show none that one of them has left.
+        if self._at is None and any(
+            cycle.crossed_before and set(self._culprits) <= {*cycle.ranks}
+            for cycle in self._graph.cycles
+        ):
+            return "That they kept orders of their own before, and went on, speaks against it."
+        return ""
 
     def _is_of_one_line(self) -> bool:
         """True if all calls that differ are of one line of the program."""

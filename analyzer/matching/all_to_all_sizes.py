@@ -34,7 +34,8 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
     pairs = _mismatched_pairs(group.members, calls)
     if not pairs and _total_differs(group.members, calls):
         # Who has finished has exchanged with everybody what everybody expected of it.
-        held = [rank for rank, call in calls.items() if not call.completed]
+        ended = {rank for rank, one in group.progress.items() if one.showed_finished(seq)}
+        held = [r for r, call in calls.items() if not call.completed and r not in ended]
         pairs = [(rank, rank) for rank in held] if len(held) > 1 else []
     if not pairs:
         return None

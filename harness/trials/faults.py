@@ -241,11 +241,14 @@ def _differ(one: Step, other: Step) -> bool:
     }
 
 
-def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[int]:
+def partners(
+    program: Program, fault: Fault, seen: frozenset[int], dumped: frozenset[int]
+) -> frozenset[int]:
     """Ranks that may be named beside the culprit: nothing tells which of the two is odd.
 
     In a group of which only two members are ``seen``, and between the ends of a send and a
-    receive, the opposite fault of the other side would be one of an equally good program.
+    receive, the opposite fault of the other side would be one of an equally good program.  Where
+    the culprit alone is seen, that of whoever of its group is ``dumped``.
     """
     if fault.kind in STOPS:
         return frozenset()
@@ -254,7 +257,8 @@ def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[
         if len(members) == 2:
             return set(members) - {fault.rank}
         voting = (set(members) & seen) - {fault.rank}
-        return voting if len(voting) < 2 else set()
+        none = (set(members) & dumped) - {fault.rank} if not voting else set()
+        return none if len(voting) != 1 else voting
 
     groups = program.groups
     if fault.kind == "drift":

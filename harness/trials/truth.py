@@ -80,11 +80,32 @@ class Trial:
 
     @cached_property
     def partners(self) -> frozenset[int]:
-        found = {m for f in self.faults for m in partners(self.program, f, self._voters(f))}
+        dumped = frozenset(range(self.program.size)) - self.loss.missing
+        found = {m for f in self.faults for m in partners(self.program, f, self._voters(f), dumped)}
         found |= {rank for f in self.faults for rank in self._alone_in_wait(f)}
         found |= {rank for f in self.faults for rank in self._may_have_swapped(f)}
         found |= {rank for f in self.faults for rank in self._ring_of_messages(f)}
+        found |= {rank for f in self.faults for rank in self._in_exchange(f)}
         return frozenset(found) - self.culprits
+
+    def _in_exchange(self, fault: Fault) -> set[int]:
+        """Members whose dumps show them in the exchange of which a culprit's lists differ.
+
+        No buffer holds lists, and their sums accuse all alike: only who has ended it is out of it.
+        """
+        if fault.kind != "splits":
+            return set()
+        odd = [
+            o for o in self.play.operations[fault.rank]
+            if (o.thread, o.at) == (fault.thread, fault.at)
+        ]  # fmt: skip
+        return {
+            o.rank for o in self.dumped.open_in_sight() for one in odd
+            if o.group == one.group and self._number(o) == self._number(one)
+        }  # fmt: skip
+
+    def _number(self, played: Played) -> int:
+        return self.dumped.issued(played.rank, played.group, played)
 
     def _ring_of_messages(self, fault: Fault) -> set[int]:
         """Ranks that wait for each other in a ring with one that swapped two messages.

@@ -10,6 +10,7 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import break_off, name_ranks
+from hanglab.recorder.case.operations import op_of
 
 
 def missing_findings(graph: WaitForGraph) -> list[Finding]:
@@ -19,6 +20,9 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         # A dump that does not tell whether its rank came may be older than those of its peers.
         return []
     culprits = [sink.rank for sink in sinks]
+    inside = {s.awaited.seq for s in sinks if s.stopped_device and op_of(s.awaited.op).splits}
+    if inside and len(sinks) > 1:
+        return []  # Their parts are for each other, so neither device need have stopped.
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
     disputed = any(waiting.intersection(sink.disputed_by) for sink in sinks)

@@ -6,7 +6,7 @@ so that all others end theirs.
 
 from __future__ import annotations
 
-from hanglab.analyzer.facts.call_wording import name_call, observation
+from hanglab.analyzer.facts.call_wording import line_of, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
@@ -29,6 +29,8 @@ def uneven_exchange_findings(graph: WaitForGraph) -> list[Finding]:
         return []
     (calls,) = pairs
     first, _ = calls
+    if len({line_of(call) for call in calls} - {""}) > 1:
+        return []  # One of them makes another call of the program.
     members, known = first.group.members, set(graph.ranks).difference(graph.progressing)
     if len(members) < 3 or not known.issuperset(members):
         return []
