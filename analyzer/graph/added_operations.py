@@ -2,14 +2,17 @@
 
 Whoever is waited for there would be absent without a reason, all of them at once; the one that
 waits has left what it did in each round before, and what its peers did as well until their last.
+Or all of its peers have come with fewer of the group's operations to one of another group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
-from hanglab.analyzer.graph.thresholds import PEERS
+from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, COMPARED_MEMBERS, PEERS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.issue_order import (
@@ -17,10 +20,11 @@ from hanglab.analyzer.matching.issue_order import (
     issue_order_at,
     keep_one_order,
 )
+from hanglab.analyzer.matching.summary import Pending
 
 
 def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator[OpenOperation]:
-    """Collectives of one rank each, which its own order does not have where it is."""
+    """Collectives of one rank each, which its own order, or its peers', does not have there."""
     for operation in waits.operations.values():
         if operation.seq is None or operation.explained or operation.group.doubtful:
             continue
@@ -36,6 +40,9 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         entries = lookup.entries(rank)
         if entries is None:
             continue
+        if _counts_otherwise(rank, pending, operation, lookup):
+            yield operation
+            continue
         if not _is_on_known_line(entries, pending.index):
             continue  # It may be of the program's next phase, which its peers have yet to come to.
         if issue_order_at(entries, pending.index, unlined=True) is not IssueOrder.AHEAD:
@@ -44,6 +51,48 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         peers = [lookup.entries(other) for other in operation.absent[:PEERS]]
         if keep_one_order(entries, pending.index, peers):
             yield operation
+
+
+def _counts_otherwise(
+    rank: int, pending: Pending, operation: OpenOperation, lookup: CallLookup
+) -> bool:
+    """True if a rank made more calls up to one of another group than all its peers, but not before.
+
+    One of them may have stopped before the operation, in an order of its own, but not several.
+    """
+    peers = operation.absent
+    if not AGREEING_COUNTS <= len(peers) <= COMPARED_MEMBERS or not pending.thread:
+        return False
+    lookup.prefetch(peers)
+    name = operation.group.group.name
+    mine, *others = (_numbers_before(lookup.entries(one), name) for one in (rank, *peers))
+    alike = False
+    for mark, number in mine.items():
+        theirs = [one[mark] for one in others if mark in one]
+        if len(theirs) == len(peers):
+            if alike and all(one < number for one in theirs):
+                return True
+            alike = alike or all(one == number for one in theirs)
+    return False
+
+
+def _numbers_before(entries: Entries | None, name: str) -> dict[tuple[str, int], int]:
+    """Number of the last call of a group before each of others, by the thread that makes these."""
+    found: dict[tuple[str, int], int] = {}
+    if entries is None:
+        return found
+    numbered = ~entries.is_p2p & (entries.seq > 0)
+    of_group = np.flatnonzero(entries.in_group(name) & numbered)
+    if not len(of_group):
+        return found
+    thread, last = entries.thread[of_group[-1]], 0
+    for row in np.flatnonzero(numbered & (entries.thread == thread)).tolist():
+        seq, group = int(entries.seq[row]), entries.group_at(row)
+        if group == name:
+            last = seq
+        else:
+            found[group, seq] = last
+    return found
 
 
 def _is_on_known_line(entries: Entries, index: int) -> bool:

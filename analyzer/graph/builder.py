@@ -30,7 +30,7 @@ from hanglab.analyzer.graph.single_calls import (
     unanswered_calls,
     unmatched_calls,
 )
-from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
+from hanglab.analyzer.graph.sinks import confirm, ends_alone, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
 from hanglab.analyzer.graph.thread_turns import label_thread_turns
 from hanglab.analyzer.graph.thresholds import (
@@ -219,7 +219,7 @@ class _Builder:
         if stopped is None and not (told or self._progressing):
             ended = list(find_ended_otherwise(waits, self._calls))
         graph.ended_otherwise = ended
-        alone = len(waits.by_rank) < 2  # Nobody waits for it.
+        alone = len(waits.by_rank) < 2 and not ends_alone(waits)
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
         for sink in graph.sinks:

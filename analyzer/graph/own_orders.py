@@ -13,7 +13,12 @@ from itertools import pairwise
 
 from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
-from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MANY_ROUNDS, MOST_IN_ORDER
+from hanglab.analyzer.graph.thresholds import (
+    COMPARED_ORDERS,
+    LATEST_ISSUED,
+    MANY_ROUNDS,
+    MOST_IN_ORDER,
+)
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.group_history import continuation, period_of, repeats_since
 from hanglab.analyzer.matching.predicted_edits import predict_edit

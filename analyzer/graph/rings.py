@@ -16,6 +16,7 @@ from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, fin
 from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
+    OwedOrder,
     host_that_stopped,
     left_out_by_one,
     owed_operations,
@@ -133,6 +134,11 @@ class RingReader:
             if not waits_with_others(rank, cycle, waits)
         }  # fmt: skip
         unsure = set(ranks) if was_passed_before(owed) else unsettled
+        late = [one for one in owed if one.order is OwedOrder.LATE]
+        if unsure and late and cycle.certain and len(ranks) == 2 and all(p2p):
+            # One of the two left a half out, wherever their hosts are.
+            self.unmatched.append(Unmatched(calls[late[0].waiter], calls[late[0].rank]))
+            return
         if unsure and not (full and not any(p2p) and self._wrong_group(cycle, calls)):
             # They may wait for what they have started, or do something else.
             if not (full and self._name_either_way(cycle, calls, unsure, waits)):

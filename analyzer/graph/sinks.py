@@ -47,7 +47,10 @@ def sink_of(end: WaitEnd, waits: OpenOperations, everybody: set[int], calls: Cal
 def sink_of_device(stopped: StoppedDevice, waits: OpenOperations, calls: CallsOfRanks) -> Sink:
     """The rank whose device alone explains what everybody has issued and nobody finishes."""
     rank = stopped.rank
-    _, oldest = waits.by_rank[rank][0]
+    pending, oldest = waits.by_rank[rank][0]
+    if len(waits.by_rank) == 1:
+        own = calls.call(rank, pending, oldest.group.group, full=True)
+        return Sink(rank, own, outside=False, stopped_device=True, last=calls.last(rank))
     others = [w for w in waits.operations.values() if w.waiters.keys() - {rank}]
     awaited = [w for w in others if w.peer == rank or rank in w.waiters] or others
     if oldest in awaited:
@@ -56,6 +59,15 @@ def sink_of_device(stopped: StoppedDevice, waits: OpenOperations, calls: CallsOf
     sink.victims = tuple(sorted(waits.by_rank.keys() - {rank}))
     sink.by_exclusion, sink.unstarted = True, stopped.unstarted
     return sink
+
+
+def ends_alone(waits: OpenOperations) -> bool:
+    """True if one rank alone waits, in what all its peers have provably ended."""
+    first = [w for rank in waits.by_rank for w in waits.first(rank)]
+    return all(
+        w.seq is not None and len(w.finished) + len(w.waiters) == len(w.group.members)
+        for w in first
+    )
 
 
 def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:

@@ -47,8 +47,8 @@ def _added_finding(graph: WaitForGraph, call: Call) -> Finding:
         location=location(call),
         confidence=CONCLUDED if len(call.group.members) > 2 else CANDIDATES,
         summary=(
-            f"Rank {call.rank} alone is in {name_call(call)}, where its own order so far has "
-            "another operation; its peers have nothing unfinished."
+            f"Rank {call.rank} alone is in {name_call(call)}, where its own order so far, or that "
+            "of its peers, has another operation; these have nothing unfinished."
         ),
         evidence=[observation(call, "waits in")],
         advice=cause.advice,

@@ -33,11 +33,18 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     )
     if len(waiting) > 1 and outvoted:
         return []  # Those who wait may have done too much, all of them.
+    if len(sinks) == 1 and _is_last(sinks[0]):
+        return [_finding(graph, sinks)]
     if alone or len(culprits) > len(victims):
         # One waits, for those who stand where others do, or of whose order its own differs, or
         # without an order of its own: it may have done too much.
         return _either(graph, sinks, waiting) if alone else []
     return [_finding(graph, sinks)]
+
+
+def _is_last(sink: Sink) -> bool:
+    """True if it alone is in what all its peers have ended, and nobody waits for it."""
+    return sink.stopped_device and not sink.victims
 
 
 def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[Finding]:
@@ -143,7 +150,15 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"{'has' if len(outside) == 1 else 'have'} nothing unfinished and never entered "
             f"{_awaited(sinks, outside)}."
         )
-    if stopped:
+    last = len(sinks) == 1 and _is_last(first)
+    if last:
+        root = "it takes another rank for the root, or " if op_of(first.awaited.op).rooted else ""
+        words.append(
+            f"Rank {first.rank} alone has not finished {name_call(first.awaited)}, and all its "
+            f"peers have: its device or process stopped, or {root}what it waits for does not come "
+            "through. Nobody waits for it."
+        )
+    elif stopped:
         words.append(
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
@@ -181,7 +196,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=CANDIDATES if unseen else CONCLUDED if concluded else SEEN,
+        confidence=CANDIDATES if unseen or last else CONCLUDED if concluded else SEEN,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,
