@@ -496,8 +496,10 @@ def _explains(rank: int, waits: OpenOperations) -> bool:
     }
     while further := {one for one in blockers if one not in held and blockers[one] & held}:
         held |= further
-    awaited = {other for one, others in blockers.items() if one not in held for other in others}
-    return awaited <= waits.by_rank.keys() and (
+    idle = {
+        other for one in blockers.keys() - held for w in waits.first(one) for other in w.absent
+    } - waits.by_rank.keys()
+    return not idle and (
         rank in waits.by_rank or any(rank in one.absent for one in waits.operations.values())
     )
 
