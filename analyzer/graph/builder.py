@@ -190,7 +190,8 @@ class _Builder:
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
         told = bool(divergences or on_wrong_group or added or unmatched or departure or ended)
-        stopped = None if told else self._stopped_device(roots, waits)
+        last = None if told else ends_alone(waits)
+        stopped = None if told else last or self._stopped_device(roots, waits)
         rings = RingReader(merged, group_table.groups, self._calls, self._departures)
         if departure is not None and not any(one.deviating for one in divergences):
             graph.departures = [shown_departure(departure, self._calls)]
@@ -219,7 +220,7 @@ class _Builder:
         if stopped is None and not (told or self._progressing):
             ended = list(find_ended_otherwise(waits, self._calls))
         graph.ended_otherwise = ended
-        alone = len(waits.by_rank) < 2 and not ends_alone(waits)
+        alone = len(waits.by_rank) < 2 and last is None  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
         for sink in graph.sinks:

@@ -20,8 +20,10 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         # A dump that does not tell whether its rank came may be older than those of its peers.
         return []
     culprits = [sink.rank for sink in sinks]
-    inside = {s.awaited.seq for s in sinks if s.stopped_device and op_of(s.awaited.op).splits}
-    if inside and len(sinks) > 1:
+    inside = [
+        call for sink in sinks if sink.stopped_device for call in graph.unfinished[sink.rank][:1]
+    ]
+    if len(inside) > 1 and any(op_of(call.op).splits for call in inside):
         return []  # Their parts are for each other, so neither device need have stopped.
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}

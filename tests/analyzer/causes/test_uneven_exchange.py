@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from graph_rows import Row, dump_object, world
+from graph_rows import Row, dump_object, line_frames, world
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.program.torch_pickle import torch_pickle
@@ -16,14 +16,28 @@ SIZE = 4
 
 
 def verdict_on(
-    folder: Path, stuck: tuple[int, ...], *, op: str = "all_to_all", lost: int | None = None
+    folder: Path,
+    stuck: tuple[int, ...],
+    *,
+    op: str = "all_to_all",
+    lost: int | None = None,
+    odd_line: int | None = None,
+    follows: bool = True,
 ) -> Verdict:
-    """Verdict where ``stuck`` are in an operation that all others have ended."""
+    """Verdict where ``stuck`` are in an operation that all others have ended.
+
+    The rank ``odd_line`` calls it from another line.  ``follows``: all are queued for the next.
+    """
     for rank in range(SIZE):
         rows = [
             Row("all_reduce", 1),
-            Row(op, 2, done=rank not in stuck),
-            Row("all_reduce", 3, done=False),
+            Row(
+                op,
+                2,
+                done=rank not in stuck,
+                extra={"frames": line_frames(30 if rank == odd_line else 20)},
+            ),
+            *([Row("all_reduce", 3, done=False)] if follows else []),
         ]
         if rank != lost:
             made = dump_object(rows, members=world(SIZE))
@@ -52,3 +66,25 @@ def test_a_rank_without_a_dump_may_be_the_other_end(tmp_path: Path, lost: int) -
 
 def test_other_operations_have_no_parts_for_each_pair(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, (1, 2), op="all_gather").cause is not Cause.SPLIT_MISMATCH
+
+
+@pytest.mark.parametrize("odd", [1, 2])
+def test_calls_of_two_lines_are_no_exchange_of_theirs(tmp_path: Path, odd: int) -> None:
+    """One of them makes another call of the program; nobody's device stopped, either."""
+    assert verdict_on(tmp_path, (1, 2), odd_line=odd).status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("op", ["broadcast", "all_reduce"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_who_alone_has_not_ended_is_named_though_nobody_waits_for_it(
+    tmp_path: Path, rank: int, op: str
+) -> None:
+    verdict = verdict_on(tmp_path, (rank,), op=op, follows=False)
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK)
+    assert (verdict.culprits, verdict.victims) == ([rank], [])
+    assert ("another rank for the root" in verdict.summary) == (op == "broadcast")
+
+
+@pytest.mark.parametrize("op", ["broadcast", "all_reduce"])
+def test_a_rank_without_a_dump_may_wait_as_well(tmp_path: Path, op: str) -> None:
+    assert verdict_on(tmp_path, (2,), op=op, lost=3, follows=False).status is Status.INCONCLUSIVE

@@ -23,10 +23,12 @@ def findings(
     *,
     one_line: bool = False,
     opened: Sequence[int] = (),
+    only: int | None = None,
 ) -> list[Finding]:
     """Findings of ranks with their groups, call by call; the last of ``held`` is unfinished.
 
-    Or the last few, by rank, if ``opened`` says how many.
+    Or the last few, by rank, if ``opened`` says how many; or the one at the place ``only``, of
+    threads that are told.
     """
     dumps = []
     for rank, groups in enumerate(ranks):
@@ -36,7 +38,10 @@ def findings(
             numbers[group] += 1
             left = opened[rank] if opened else 1
             done = rank not in held or place < len(groups) - left
-            extra = {"frames": line_frames(7 if one_line else LINES[group])}
+            extra: dict[str, object] = {"frames": line_frames(7 if one_line else LINES[group])}
+            if only is not None:
+                done = rank not in held or place != only
+                extra |= {"thread_id": "7", "thread_name": "python"}
             rows.append(Row("all_reduce", numbers[group], group, done, extra=extra))
         members = {group: list(range(len(ranks))) for group in ("0", "1", "2")}
         dumps.append(columns(rank, rows, members=members))
@@ -68,6 +73,24 @@ def test_alone_where_each_rank_has_an_order_of_its_own_a_rank_is_not_wrong() -> 
     steps = [("1", "2", "0"), ("2", "1", "0")]
     mine, peers = [*steps[0], *steps[0], "2"], [*steps[1], *steps[1]]
     assert findings([mine, peers, peers], [0]) == []
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+@pytest.mark.parametrize("size", [3, 4])
+def test_alone_in_what_all_its_peers_had_passed_without_it_a_rank_is_wrong(
+    wrong: int, size: int
+) -> None:
+    """Rounds of the ranks' own orders: how many calls each had made up to "0" tells it."""
+    orders = [("1", "2", "0"), ("2", "1", "0")]
+    ranks = [orders[rank % 2] * 2 for rank in range(size)]
+    ranks[wrong] = (*orders[wrong % 2], *orders[wrong % 2][:2], "2", "0")
+    (found,) = findings(ranks, [wrong], only=5)
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
+
+
+def test_of_two_the_one_that_counts_more_is_not_told_by_the_other_alone() -> None:
+    mine, theirs = ("1", "2", "0", "1", "2", "2", "0"), ("2", "1", "0") * 2
+    assert all(one.culprits == [0, 1] for one in findings([mine, theirs], [0], only=5))
 
 
 def test_a_call_once_more_is_no_order_of_groups() -> None:
