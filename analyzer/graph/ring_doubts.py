@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hanglab.analyzer.flight_recorder.columns import Entries, State
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, State
 from hanglab.analyzer.graph.batches import may_lack_members
 from hanglab.analyzer.graph.entry_order import is_of_streams
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.stopped_device import channel_rows
+from hanglab.analyzer.graph.thresholds import KNOWN_ROUNDS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.merging import MergedSummaries
@@ -77,14 +80,31 @@ def is_of_queues_alone(cycle: WaitCycle) -> bool:
     )
 
 
-def is_of_one_rank(cycle: WaitCycle) -> bool:
+def is_of_one_rank(cycle: WaitCycle, waits: OpenOperations, lookup: CallLookup) -> bool:
     """True if a ring of messages has members that are none of the ends of what closed it.
 
-    Where all wait to send, or all to receive, the program makes the ring.  Else one of them is out
-    of turn, nobody knows which, and of four or more some neither are it nor wait for it.
+    Where all wait to send, or all to receive, the program makes the ring, unless it made these
+    calls before and went on.  Else one of them is out of turn, nobody knows which, and of four or
+    more some neither are it nor wait for it.
     """
-    sends = {op_of(place.op).sends for place in cycle.places.values()}
-    return len(cycle.places) > 3 and len(sends) > 1
+    if len({op_of(place.op).sends for place in cycle.places.values()}) > 1:
+        return len(cycle.places) > 3
+    return len(cycle.places) > 2 and all(
+        _was_ended_before(rank, place, waits, lookup) for rank, place in cycle.places.items()
+    )
+
+
+def _was_ended_before(
+    rank: int, place: OpenOperation, waits: OpenOperations, lookup: CallLookup
+) -> bool:
+    """True if a rank has ended the like of what it waits in, from the same line, a few times."""
+    entries, index = lookup.entries(rank), place.waiters[rank].index
+    if entries is None or index == ABSENT:
+        return False
+    open_ = {pending.index for pending, _ in waits.by_rank[rank]}
+    columns = (entries.operation, entries.group, entries.stack)
+    like = np.logical_and.reduce([one[:index] == one[index] for one in columns])
+    return len(set(np.flatnonzero(like).tolist()) - open_) >= KNOWN_ROUNDS
 
 
 def any_left_out(cycle: WaitCycle) -> bool:

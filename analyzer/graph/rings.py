@@ -210,7 +210,7 @@ class RingReader:
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
-            if misdirected is None and is_of_one_rank(cycle):
+            if misdirected is None and is_of_one_rank(cycle, waits, self._lookup):
                 self.undecided.update(ranks)
                 return
         if misdirected is not None:

@@ -392,7 +392,7 @@ class _SimulatedCheck:
         raise NoProgram("what the candidates should have done instead is not in the dumps")
 
     def _against_decision(self, left: Sequence[int], tested: Mapping[int, Tested]) -> str:
-        """What speaks against the one candidate that is left; "" if nothing does."""
+        """Words for what speaks against the one candidate that is left; "" if nothing does."""
         # Who calls on another group by mistake does so from a line of that one's.
         regrouped = len(left) == 1 and tested[left[0]].reproduced == [_Fault.REGROUPED]
         if regrouped and self._is_of_one_line():
