@@ -73,7 +73,8 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
             continue
         bare = activity.last_ns == ABSENT and newest > CLOCK_UNSET_NS
         if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
-            victims = [rank for rank in sink.victims if rank in sink.awaited.group.members]
+            members = [rank for rank in sink.awaited.group.members if rank != sink.rank]
+            victims = [rank for rank in members if rank in sink.victims] or members
             undated[sink.rank] = victims[:PEERS]
     return set(undated) if graph.progressing else _in_usual_pauses(undated, source)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from itertools import combinations
 from pathlib import Path
 
@@ -88,3 +90,30 @@ def test_who_alone_has_not_ended_is_named_though_nobody_waits_for_it(
 @pytest.mark.parametrize("op", ["broadcast", "all_reduce"])
 def test_a_rank_without_a_dump_may_wait_as_well(tmp_path: Path, op: str) -> None:
     assert verdict_on(tmp_path, (2,), op=op, lost=3, follows=False).status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_job_on_its_way_is_not_told_as_that(tmp_path: Path, rank: int, copied: bool) -> None:
+    """One rank was dumped a moment before the others; copies may have lost the files' times."""
+    now = time.time_ns()
+    for one in range(SIZE):
+        rows = [
+            Row(
+                "all_reduce",
+                number + 1,
+                done=one != rank or number < 9,
+                extra={
+                    "time_created_ns": now + (number - 10) * 20_000_000,
+                    "time_discovered_completed_ns": now + (number - 10) * 20_000_000 + 9_000_000
+                    if one != rank or number < 9
+                    else None,
+                },
+            )
+            for number in range(10)
+        ]
+        file = tmp_path / f"rank_{one}"
+        file.write_bytes(torch_pickle(dump_object(rows, members=world(SIZE))))
+        written = now + (3 * 86_400 * 10**9 if copied else 0)
+        os.utime(file, ns=(written, written))
+    assert analyze(tmp_path).status in (Status.INCONCLUSIVE, Status.HEALTHY)
