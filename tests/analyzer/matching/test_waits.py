@@ -15,7 +15,7 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
-from hanglab.analyzer.verdict import Cause, Inputs, Status
+from hanglab.analyzer.verdict import Cause, Finding, Inputs, Status
 from hanglab.analyzer.wording import name_needs
 
 GRID = {"0": range(4), "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
@@ -864,3 +864,25 @@ def test_two_that_are_new_to_each_other_have_not_strayed() -> None:
         build_wait_for_graph([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
     )
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_a_ring_of_calls_that_went_on_before_is_no_deadlock_of_the_program(size: int) -> None:
+    """Some message was left out, or is one too many, and shifts whom they meet."""
+
+    def findings_after(rounds: int) -> list[Finding]:
+        dumps = []
+        for rank in range(size):
+            back, ahead = (rank - 1) % size, (rank + 1) % size
+            mine = [f"send {rank}->{ahead}", f"recv {rank}<-{back}"] * rounds
+            rows = [Row(op, 0, p2p_seq=number) for number, op in enumerate(mine, start=1)]
+            rows += [
+                Row(op, 0, done=False, p2p_seq=len(rows) + number)
+                for number, op in enumerate((f"send {rank}->{ahead}", f"recv {rank}<-{back}"), 1)
+            ]
+            dumps.append(columns(rank, rows, members=world(size)))
+        return synchronization_findings(build_wait_for_graph(dumps))
+
+    (first,) = findings_after(0)
+    assert (first.cause, first.culprits) == (Cause.P2P_DEADLOCK, [*range(size)])
+    assert findings_after(4) == []
