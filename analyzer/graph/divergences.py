@@ -9,7 +9,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.graph.departures import LeftOrder
-from hanglab.analyzer.graph.thresholds import USUAL_CALLS
+from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -98,6 +98,8 @@ def settle(
     for divergence in [*divergences, *silent]:
         if not divergence.deviating and divergence.difference in ARGUMENT_DIFFERENCES:
             _settle_by_usual_arguments(divergence, lookup)
+    for divergence in divergences:
+        _label_by_shift(divergence, lookup)
     _settle_by_proved([*divergences, *silent])
     _leave_out_consequences(divergences, lookup)
 
@@ -126,6 +128,37 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
             new.append(rank)
     if len(new) == len(usual) == 1:
         divergence.deviating, divergence.candidates = tuple(new), ()
+
+
+def _label_by_shift(divergence: Divergence, lookup: CallLookup) -> None:
+    """Let a pair's calls tell that other operations meet: one has those of the other's next number.
+
+    No call has other arguments by itself then; one of the two has made one too many, or too few.
+    """
+    if divergence.difference not in ARGUMENT_DIFFERENCES or len(divergence.calls) != 2:
+        return
+    one, other = (_calls_since(divergence, rank, lookup) for rank in divergence.calls)
+    if any(one[number] == other[number] for number in one.keys() & other.keys()):
+        return
+    for mine, theirs in ((one, other), (other, one)):
+        met = [call == theirs[number + 1] for number, call in mine.items() if number + 1 in theirs]
+        if len(met) >= AGREEING_COUNTS and all(met):
+            divergence.difference = Difference.OPERATION
+
+
+def _calls_since(
+    divergence: Divergence, rank: int, lookup: CallLookup
+) -> dict[int, tuple[str, Arguments]]:
+    """Operations and arguments of a rank's calls of the group, by number, since they differ."""
+    entries = lookup.entries(rank)
+    if entries is None:
+        return {}
+    mine = entries.in_group(divergence.group.name) & ~entries.is_p2p
+    rows = np.flatnonzero(mine & (entries.seq >= divergence.seq)).tolist()
+    return {
+        int(entries.seq[row]): (entries.operation_at(row).op, entries.arguments_at(row))
+        for row in rows
+    }
 
 
 def _earlier_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Arguments] | None:

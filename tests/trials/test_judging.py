@@ -42,6 +42,10 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "another size in what met a call further on, of a pair's rings that lost how, was told": (
+        900000813,
+        990007310,
+    ),
     "messages paired otherwise from one left out on, in rounds that had gone on, were a deadlock": (
         800044279,
         990001535,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graph_rows import Row, columns, world
 
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.matching.calls import Divergence, UnknownCall
+from hanglab.analyzer.matching.calls import Difference, Divergence, UnknownCall
 
 
 def divergences_of(*lines: str, first: int = 1) -> list[Divergence]:
@@ -33,3 +33,30 @@ def test_a_member_that_was_shifted_before_has_none() -> None:
     """Rank 1 has called a twice before, so that what it calls with rank 2 is no vote for that."""
     (found,) = divergences_of("abab", "babab", "aabab", first=3)
     assert found.undecided and found.unknown_calls == {1: UnknownCall.SHIFTED}
+
+
+def pair_of(mine: list[int], theirs: list[int]) -> Divergence:
+    """Reductions of these sizes from one line, of which none has ended and rings hold the last."""
+    dumps = []
+    for rank, sizes in enumerate((mine, theirs)):
+        rows = [
+            Row("all_reduce", number, done=False, inputs=((size,),), line=7)
+            for number, size in enumerate(sizes, start=9)
+        ]
+        status = {0: (8 + len(sizes), 8)}
+        dumps.append(columns(rank, rows, members=world(2), status=status, first_record=40))
+    (found,) = build_wait_for_graph(dumps).divergences
+    return found
+
+
+def test_calls_that_fit_one_number_on_are_other_operations() -> None:
+    """One of the two made one call more before; neither gave a wrong size."""
+    for mine, theirs in (([64, 32, 16], [128, 64, 32, 16]), ([128, 64, 32], [64, 32])):
+        assert pair_of(mine, theirs).difference is Difference.OPERATION
+        assert pair_of(theirs, mine).difference is Difference.OPERATION
+
+
+def test_another_size_alone_shifts_nothing() -> None:
+    assert pair_of([96, 64, 32], [128, 64, 32]).difference is Difference.SIZE
+    assert pair_of([64, 128, 64], [128, 128, 64]).difference is Difference.SIZE
+    assert pair_of([64, 32], [128, 64]).difference is Difference.SIZE  # One call tells too little.
