@@ -21,7 +21,10 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         return []
     culprits = [sink.rank for sink in sinks]
     inside = [
-        call for sink in sinks if sink.stopped_device for call in graph.unfinished[sink.rank][:1]
+        call
+        for sink in sinks
+        if sink.stopped_device
+        for call in graph.unfinished.get(sink.rank, [])[:1]
     ]
     if len(inside) > 1 and any(op_of(call.op).splits for call in inside):
         return []  # Their parts are for each other, so neither device need have stopped.
