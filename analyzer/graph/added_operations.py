@@ -66,13 +66,18 @@ def _counts_otherwise(
     lookup.prefetch(peers)
     name = operation.group.group.name
     mine, *others = (_numbers_before(lookup.entries(one), name) for one in (rank, *peers))
-    alike = False
+    alike, unlike = set[str](), set[str]()
     for mark, number in mine.items():
         theirs = [one[mark] for one in others if mark in one]
-        if len(theirs) == len(peers):
-            if alike and all(one < number for one in theirs):
-                return True
-            alike = alike or all(one == number for one in theirs)
+        if len(theirs) < len(peers):
+            continue
+        group, _ = mark
+        if all(one == number for one in theirs):
+            alike.add(group)
+        elif group in alike - unlike and all(one < number for one in theirs):
+            return True
+        else:
+            unlike.add(group)  # Its own order has that call first, in every round.
     return False
 
 

@@ -30,8 +30,8 @@ from hanglab.analyzer.graph.single_calls import (
     unanswered_calls,
     unmatched_calls,
 )
-from hanglab.analyzer.graph.sinks import confirm, ends_alone, sink_of, sink_of_device
-from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
+from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
+from hanglab.analyzer.graph.stopped_device import StoppedDevice, ends_alone, find_stopped_device
 from hanglab.analyzer.graph.thread_turns import label_thread_turns
 from hanglab.analyzer.graph.thresholds import (
     COMPARED_ORDERS,

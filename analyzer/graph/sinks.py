@@ -61,18 +61,6 @@ def sink_of_device(stopped: StoppedDevice, waits: OpenOperations, calls: CallsOf
     return sink
 
 
-def ends_alone(waits: OpenOperations) -> StoppedDevice | None:
-    """The rank that alone waits, in what all its peers have provably ended, if there is one."""
-    first = [w for rank in waits.by_rank for w in waits.first(rank)]
-    if (
-        len(waits.by_rank) == 1
-        and waits.stopped
-        and all(w.seq is not None and len(w.finished) + 1 == len(w.group.members) for w in first)
-    ):
-        return StoppedDevice(min(waits.by_rank), unstarted=False)
-    return None
-
-
 def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     """Sends and receives that could not be counted prove nothing by themselves.
 
