@@ -57,14 +57,27 @@ def more_rounds(ranks: Sequence[int], peers: Sequence[int], more: FurtherRounds)
 def _by_loaders(mine: list[RankView], theirs: list[RankView]) -> FurtherRounds | None:
     ours, peers = [_taken(view) for view in mine], [_taken(view) for view in theirs]
     known = [one for one in peers if one is not None]
-    if not known or None in ours:
+    # What a killed rank did last may not have been added up yet, nor that its loader ended.
+    whole = [
+        one for view, one in zip(theirs, peers, strict=True)
+        if one is not None and (one[1] or not _was_killed(view))
+    ]  # fmt: skip
+    if not whole or None in ours:
         return None
     for one in ours:
-        if one is None or any(one[0] <= count or one[1] >= ends for count, ends in known):
+        if (
+            one is None
+            or any(one[0] <= count for count, _ in known)
+            or any(one[1] >= ends for _, ends in whole)
+        ):
             return None
     least = min(one[0] for one in ours if one is not None)
     most = max(count for count, _ in known)
     return FurtherRounds(f"{least} batches, where its peers' loaders ended after {most}", CONCLUDED)
+
+
+def _was_killed(view: RankView) -> bool:
+    return view.ended is not None and (view.ended.signal is not None or view.ended.vanished)
 
 
 def _taken(view: RankView) -> tuple[int, int] | None:
