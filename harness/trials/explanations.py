@@ -10,7 +10,7 @@ from math import inf
 
 from hanglab.harness.trials.faults import STOPS, Fault, play_with
 from hanglab.harness.trials.observation import DumpedPlay
-from hanglab.harness.trials.player import Played, Stops, play
+from hanglab.harness.trials.player import GLOO_WORKERS, Played, Stops, play
 from hanglab.harness.trials.programs import Transport, issues_of
 
 
@@ -20,6 +20,8 @@ class ExplainedPlay(DumpedPlay):
 
     def explained_by(self, rank: int) -> bool:
         """True if another fault of the rank leaves the files."""
+        if self._held_by_nothing - {rank}:
+            return False
         faults = [*self._hypotheses(rank)]
         devices = (Stops(devices={rank: f.at}) for f in faults if f.kind == "device_stop")
         return any(map(self._leaves_by, faults)) or self._any_leaves(map(self._followed, devices))
@@ -37,12 +39,14 @@ class ExplainedPlay(DumpedPlay):
         held = {}
         for rank, mine in enumerate(self.play.operations):
             first = 1 + max((o.number for o in mine if o.done < inf), default=-1)
-            if first < len(mine):
+            if any(later.thread == mine[first].thread for later in mine[first + 1 :]):
                 held[rank] = first
         return held
 
     def may_have_stopped(self, rank: int) -> bool:
         """True if a stop of the rank leaves the files: a device may stop in what it has begun."""
+        if self._held_by_nothing - {rank}:
+            return False
         stops = (fault for fault in self._hypotheses(rank) if fault.kind in STOPS)
         within = (
             Stops(cut=(rank, o.number)) for o in self.open_in_sight()
@@ -65,14 +69,57 @@ class ExplainedPlay(DumpedPlay):
         let it end: for all who are in it, or, on gloo, for one whose connection is cut.  Few dumps
         tell whether a device has begun it, so it may be any that is open.
         """
-        seen = list(self.open_in_sight())
+        if self._held_by_nothing:
+            return False
+        seen = [o for o in self.open_in_sight() if self._may_hold(o)]
         stalls = {
             self._stalled_part(o, place): Stops(stalled=(o.rank, o.number, place))
             for o in seen for place in range(len(o.parts))
         }  # fmt: skip
         cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo]
         stops = [*stalls.values(), *cuts]
-        return self._any_leaves(stops) or self._any_leaves(map(self._followed, stops))
+        followed = map(self._followed, stops) if self._oldest_held else ()
+        return self._any_leaves(stops) or self._any_leaves(followed)
+
+    def _may_hold(self, played: Played) -> bool:
+        """False if it cannot have begun, or a member's whole buffer shows that it did not come.
+
+        What comes before it on its stream holds it then, or whatever holds that member.
+        """
+        mine = self.play.operations[played.rank]
+        before = sum(
+            o.stream == played.stream and o.done == inf for o in mine[: played.number]
+        ) if played.stream is not None else 0  # fmt: skip
+        if before >= (GLOO_WORKERS if played.gloo else 1):
+            return False
+        issue = played.parts[0]
+        if issue.peer is not None or issue.root is not None or not self._is_whole(played.rank):
+            return True
+        calls = self.issued(played.rank, played.group, played)
+        return all(
+            self.issued(member, played.group) >= calls
+            for member in self.program.groups[played.group].members if self._is_whole(member)
+        )  # fmt: skip
+
+    def _is_whole(self, rank: int) -> bool:
+        """The rank's file lists all that it issued, but for what had ended, and tells that."""
+        threads = self.program.ranks[rank]
+        return (
+            rank not in self.loss.missing
+            and not self.ring(rank).dropped
+            and all(self.is_in_sight(step) for steps in threads for step in steps if issues_of(step))
+        )
+
+    @cached_property
+    def _held_by_nothing(self) -> set[int]:
+        """Ranks that have ended all that they issued, and have more to issue: theirs is a fault."""
+        found = set()
+        for rank, threads in enumerate(self.program.ranks):
+            mine = self.play.operations[rank]
+            planned = sum(bool(issues_of(step)) for steps in threads for step in steps)
+            if all(o.done < inf for o in mine) and len(mine) < planned and self._is_whole(rank):
+                found.add(rank)
+        return found
 
     def _stalled_part(self, played: Played, place: int) -> object:
         """Equal for parts that stall alike: a collective without a root lets nobody go before.
