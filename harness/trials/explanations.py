@@ -107,7 +107,9 @@ class ExplainedPlay(DumpedPlay):
         return (
             rank not in self.loss.missing
             and not self.ring(rank).dropped
-            and all(self.is_in_sight(step) for steps in threads for step in steps if issues_of(step))
+            and all(
+                self.is_in_sight(step) for steps in threads for step in steps if issues_of(step)
+            )
         )
 
     @cached_property
