@@ -65,7 +65,7 @@ corpus: $(READY)  ## Collect a larger corpus in artifacts/corpus, from runs of e
 		$(BIN)/hanglab run --jobs $(JOBS) --launcher $$launcher; \
 		$(BIN)/python -m tools.corpus --corpus artifacts/corpus runs runs/latest || exit 1; \
 	done
-	$(BIN)/python -m tools.corpus --corpus artifacts/corpus random-runs --seeds 2000
+	$(BIN)/python -m tools.corpus --corpus artifacts/corpus trials --seeds 2000
 	$(BIN)/python -m tools.corpus --corpus artifacts/corpus damaged --seeds 1000
 	$(BIN)/python -m tools.corpus --corpus artifacts/corpus check --accept
 

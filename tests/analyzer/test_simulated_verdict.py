@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from random_programs import random_program
 
 from hanglab.analyzer.hang_similarity import KeptVerdict, SimilarityTest, cut_ranks, recognise
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.faults import make_fault
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
 from hanglab.analyzer.program.minimisation import PHASES
 from hanglab.analyzer.program.reduced_program import operations_of, whole

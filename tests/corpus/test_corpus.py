@@ -25,7 +25,7 @@ from hanglab.harness.corpus.entries import (
 )
 from tools.corpus.__main__ import CORPUS, check
 from tools.corpus.damage import add_damaged
-from tools.corpus.random_runs import add_random_runs
+from tools.corpus.trials import add_trials
 from tools.corpus.zoo import add_runs
 
 MOST_BYTES = 8_000_000
@@ -168,16 +168,16 @@ def test_jobs_that_showed_their_fault_become_entries(
 
 def test_trials_are_rendered_alike_every_time(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
-    names = add_random_runs(first, range(4))
-    assert names and names == add_random_runs(again, range(4))
+    names = add_trials(first, range(4))
+    assert names and names == add_trials(again, range(4))
     for name in names:
         for corpus in (first, again):
             unpack_entry(corpus, name, tmp_path / corpus.name / "dumps")
-        files = sorted((first / "dumps").iterdir())
+        files = [path for path in (first / "dumps").rglob("*") if path.is_file()]
         assert files
-        assert all(
-            path.read_bytes() == (again / "dumps" / path.name).read_bytes() for path in files
-        )
+        for path in files:
+            same = again / "dumps" / path.relative_to(first / "dumps")
+            assert path.read_bytes() == same.read_bytes()
         shutil.rmtree(first / "dumps")
         shutil.rmtree(again / "dumps")
 

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 from installed import needs_torch
+from random_programs import random_program
 
 from hanglab.analyzer.program import Action, Program, ProgramGroup
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
 from hanglab.analyzer.program.reduced_program import (
     keep_operations,

@@ -2,7 +2,7 @@
 
 python -m tools.corpus check [--accept]     compare with the frozen verdicts
 python -m tools.corpus runs RUNS            add the Cases of a run of scenarios
-python -m tools.corpus random-runs --seeds N  add dumps of random runs
+python -m tools.corpus trials --seeds N        add dumps of trials
 python -m tools.corpus damaged --seeds N    add damaged copies of entries that are there
 python -m tools.corpus add NAME FOLDER ...  add one folder
 
@@ -31,7 +31,7 @@ from hanglab.harness.corpus.entries import (
     write_entry,
 )
 from tools.corpus.damage import add_damaged
-from tools.corpus.random_runs import add_random_runs
+from tools.corpus.trials import add_trials
 from tools.corpus.zoo import add_runs
 
 CORPUS = Path(__file__).parents[2] / "tests" / "corpus"
@@ -87,7 +87,7 @@ def _options() -> argparse.ArgumentParser:
     checking.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     checking.add_argument("--accept", action="store_true", help="freeze today's verdicts")
     commands.add_parser("runs").add_argument("runs", type=Path, help="such as runs/latest")
-    commands.add_parser("random-runs").add_argument("--seeds", type=int, required=True)
+    commands.add_parser("trials").add_argument("--seeds", type=int, required=True)
     commands.add_parser("damaged").add_argument("--seeds", type=int, required=True)
     adding = commands.add_parser("add")
     adding.add_argument("name", help="ORIGIN/NAME")
@@ -104,8 +104,8 @@ def main() -> int:
         return check(options.corpus, options.jobs, accept=options.accept)
     if options.command == "runs":
         names = add_runs(options.corpus, options.runs)
-    elif options.command == "random-runs":
-        names = add_random_runs(options.corpus, range(options.seeds))
+    elif options.command == "trials":
+        names = add_trials(options.corpus, range(options.seeds))
     elif options.command == "damaged":
         names = add_damaged(options.corpus, range(options.seeds))
     else:

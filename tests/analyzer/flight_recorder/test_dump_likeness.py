@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from dump_builders import dump, entry, frames, same, torch_pickle, without
+from random_programs import random_program
 
 from hanglab.analyzer.flight_recorder import formats
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.formats import read_dump
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.rendering import Style, render, to_pickle
 from hanglab.analyzer.program.simulation import simulate
 

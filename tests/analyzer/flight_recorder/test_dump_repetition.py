@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from dump_builders import dump, entry, frames, same, torch_pickle, without
+from random_programs import random_program
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.flight_recorder.formats import read_dump
 from hanglab.analyzer.flight_recorder.repeated_entries import thin
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.rendering import Style, render, to_pickle
 from hanglab.analyzer.program.simulation import simulate
 

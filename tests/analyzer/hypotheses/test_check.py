@@ -6,6 +6,8 @@ from random import Random
 
 import msgspec
 import pytest
+from random_programs import random_program
+from random_runs import random_run
 
 from hanglab.analyzer.causes.matched_operations import synchronization
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -15,9 +17,7 @@ from hanglab.analyzer.hypotheses.check import SOURCE, check_hypotheses
 from hanglab.analyzer.hypotheses.implicated import representatives, waiting_for
 from hanglab.analyzer.hypotheses.thresholds import NOT_REPRODUCED, SIMULATED_RANKS
 from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, make_fault
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
-from hanglab.analyzer.program.random_runs import random_run
 from hanglab.analyzer.program.rendering import Style, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
 from hanglab.analyzer.proposal import Proposal

@@ -6,12 +6,12 @@ import pickle
 from random import Random
 
 import pytest
+from random_runs import random_run
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import graph_of_summaries
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.summarising import summarise
-from hanglab.analyzer.program.random_runs import random_run
 
 
 @pytest.mark.parametrize("seed", range(40))

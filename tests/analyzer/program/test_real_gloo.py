@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from installed import needs_torch
+from random_programs import random_program
 
 from hanglab.analyzer.program.faults import make_fault
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import ROOTED, Program
 from hanglab.analyzer.program.rendering import Style, render
 from hanglab.analyzer.program.simulation import Run, simulate

@@ -8,12 +8,12 @@ import pickletools
 from random import Random
 
 import pytest
+from random_runs import random_run
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.flight_recorder import load_bytes
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program import Action, Program, ProgramGroup
-from hanglab.analyzer.program.random_runs import random_run
 from hanglab.analyzer.program.rendering import Style, render, to_json, to_pickle, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
 

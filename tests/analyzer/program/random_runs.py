@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from random_programs import random_program
+
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, ProgramFault, make_fault
-from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.rendering import Style, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
