@@ -24,6 +24,9 @@ from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site, difference
 from hanglab.recorder.case.operations import op_of
 
+#: Edits of a rank's order from which on its calls meet those of another number.
+_SHIFTS = frozenset({Edit.LEFT_OUT, Edit.ADDED})
+
 
 def divergences_of(
     merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
@@ -185,6 +188,10 @@ def label_by_departure(
     for divergence in divergences:
         if edit is None or divergence.deviating != (departure.rank,):
             continue
+        if not _shifts_calls(departure, divergence, lookup):
+            continue
+        if edit in _SHIFTS and not _may_be_shifted(divergence, departure.rank, edit, lookup):
+            continue
         index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
         if departure.index is not None and index < departure.index:
             continue
@@ -197,6 +204,34 @@ def label_by_departure(
         other_call = edit is Edit.ADDED or (edit is Edit.CHANGED and departure.regrouped)
         if other_call and divergence.difference in ARGUMENT_DIFFERENCES:
             divergence.difference = Difference.OPERATION
+
+
+def _shifts_calls(departure: LeftOrder, divergence: Divergence, lookup: CallLookup) -> bool:
+    """True if one of the calls at which a rank left the order is of a difference's group.
+
+    What is left out of one group, or added to it, shifts no number of another.
+    """
+    ends = [(departure.rank, departure.index), (departure.peer, departure.peer_index)]
+    if departure.edit is Edit.LEFT_OUT:
+        del ends[0]
+    elif departure.edit is Edit.ADDED:
+        del ends[1]
+    groups = set()
+    for rank, index in ends:
+        entries = lookup.entries(rank)
+        if entries is None or index is None:
+            return True
+        groups.add(entries.group_at(index))
+    return divergence.group.name in groups
+
+
+def _may_be_shifted(divergence: Divergence, rank: int, edit: Edit, lookup: CallLookup) -> bool:
+    """False if what a rank called is not what its peers called next, or before; they show it."""
+    mine = _calls_since(divergence, rank, lookup)
+    here, there = divergence.seq + (edit is Edit.ADDED), divergence.seq + (edit is Edit.LEFT_OUT)
+    others = (_calls_since(divergence, r, lookup) for r in divergence.calls if r != rank)
+    met = [mine[here] == theirs[there] for theirs in others if here in mine and there in theirs]
+    return not met or any(met)
 
 
 def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
