@@ -9,6 +9,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.graph.departures import LeftOrder
+from hanglab.analyzer.graph.sibling_groups import settle_by_siblings
 from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
@@ -95,6 +96,7 @@ def settle(
     Of several differences of one rank the first that it came to stays: the others follow from it.
     """
     for divergence in divergences:
+        settle_by_siblings(divergence, group_table, lookup)
         _settle_by_other_groups(divergence, group_table, waits)
         if not divergence.deviating and len(divergence.candidates) == 2:
             _settle_by_issue_order(divergence, lookup)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from hanglab.analyzer.matching.later_votes import later_votes
 from hanglab.analyzer.matching.line_votes import side_at_common_line
 from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
-from hanglab.analyzer.matching.sequences import Sequences, Signature, calls_under
+from hanglab.analyzer.matching.sequences import Sequences, calls_under
 from hanglab.analyzer.matching.signatures import (
     ARGUMENT_DIFFERENCES,
     CODE,
@@ -286,28 +285,15 @@ def _conforming(
     if len(fitting) != 1:
         return None
     (steady,) = fitting
-    past = sequences.signatures(steady.ranks[0], None, seq)
     for side in sides:
         if side is steady:
             continue
-        now = sequences.signature(side.code)
-        if _left_pattern_before(past, pattern, now) or not missing_votes.confirms_pattern(
-            steady.votes, side.votes, known, is_ahead=now in pattern
+        # A call that is new may be due: the first evaluation, from which some went on.
+        if sequences.signature(side.code) not in pattern or not missing_votes.confirms_pattern(
+            steady.votes, side.votes, known, is_ahead=True
         ):
             return None
     return steady
-
-
-def _left_pattern_before(
-    past: Sequence[Signature | None], pattern: Set[Hashable], now: Signature | None
-) -> bool:
-    """True if the pattern was left for this operation before, and taken up again.
-
-    An evaluation every so many steps: the pattern of the steps does not say when it is due.
-    """
-    return now not in pattern and any(
-        alike(one, now) and before in pattern for before, one in itertools.pairwise(past)
-    )
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
@@ -522,11 +508,11 @@ def _judge_shift(
             past = sequences.signatures(ranks[0], None, seq)
             expected = continuation(past, 1)
             now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
-            pattern = set(past[-(period_of(past) or 0) :])
-            is_ahead = others is leaders and theirs in pattern
-            borne_out = not _left_pattern_before(
-                past, pattern, theirs
-            ) and missing_votes.confirms_pattern(len(ranks), len(others), known, is_ahead=is_ahead)
+            borne_out = theirs in past[
+                -(period_of(past) or 0) :
+            ] and missing_votes.confirms_pattern(
+                len(ranks), len(others), known, is_ahead=others is leaders
+            )
             if expected and expected[0] == now and borne_out:
                 fitting.append(ranks)
         conforming = fitting[0] if len(fitting) == 1 else None

@@ -114,17 +114,25 @@ def test_between_two_ranks_without_a_pattern_nobody_is_accused_alone() -> None:
     assert finding.confidence <= 0.5
 
 
-def test_between_two_ranks_what_comes_every_so_often_may_have_been_due() -> None:
-    step, evaluation, other = ("all_reduce", 8, 10), ("all_gather", 4, 7), ("all_gather", 4, 30)
-    past: Step = [*[step] * 9, evaluation, *[step] * 20]
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_between_two_ranks_what_is_no_step_may_have_been_due(before: int) -> None:
+    """An evaluation, which the other went on from, or the first one, which nobody has seen."""
+    step, evaluation = ("all_reduce", 8, 10), ("all_gather", 4, 7)
+    past: Step = [*[evaluation] * (before == 1), *[step] * 9, *[evaluation] * (before == 2)]
+    past += [step] * 20
     for ranks in ((0, 1), (1, 0)):
         sides = (rows([*past, evaluation]), rows([*past, step]))
         (finding,) = synchronization_findings(graph_of(*(sides[r] for r in ranks)))
         assert finding.culprits == [0, 1] and finding.confidence <= 0.5
-    # What the group has never done, or did once before its steps began, was not.
-    for once in ([*[step] * 30], [other, *[step] * 30]):
-        (finding,) = synchronization_findings(graph_of(rows([*once, other]), rows([*once, step])))
-        assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0])
+
+
+def test_as_many_may_have_gone_on_from_the_first_evaluation_as_made_it() -> None:
+    step, evaluation = ("all_reduce", 8, 10), ("all_gather", 4, 7)
+    made, went_on = rows([*[step] * 30, evaluation]), rows([*[step] * 31])
+    (finding,) = synchronization_findings(graph_of(made, made, went_on, went_on))
+    assert finding.culprits == [0, 1, 2, 3] and finding.confidence <= 0.5
+    (finding,) = synchronization_findings(graph_of(made, went_on, went_on, went_on))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0])
 
 
 def test_between_two_ranks_without_lines_nobody_is_accused_alone() -> None:

@@ -164,13 +164,14 @@ def test_lines_that_shifted_are_open_where_dumps_are_lost() -> None:
     pair: Step = (("all_reduce", 8, 10), ("all_reduce", 8, 20))
     usual = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(*pair, *pair, *pair)]
     longer = rows(*pair, *pair, ("all_reduce", 8, 77), *pair)
-    for size, culprits in ((2, [1]), (3, None), (4, None)):
+    for size, culprits in ((2, [0, 1]), (3, None), (4, None)):
         named = [
             f.culprits for f in synchronization_findings(graph_of({0: usual, 1: longer}, size))
         ]
         assert named == ([culprits] if culprits else [])
-    two_of_three = graph_of({0: usual, 1: longer, 2: usual}, 4)
-    assert [f.culprits for f in synchronization_findings(two_of_three)] == [[1]]
+    for size, named in ((3, [[1]]), (4, [])):  # of four, the lost one may have gone with it
+        two_of_three = graph_of({0: usual, 1: longer, 2: usual}, size)
+        assert [f.culprits for f in synchronization_findings(two_of_three)] == named
     two_longer = graph_of({0: longer, 1: longer, 2: usual}, 4)
     assert synchronization_findings(two_longer) == []
     (divergence,) = two_longer.divergences
