@@ -8,7 +8,7 @@ from typing import Any
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.matching.signatures import CODE
+from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
 from hanglab.analyzer.wording import LET_GO, MORE_INPUT, UNTOLD
@@ -92,7 +92,9 @@ def words_of(subject: Subject) -> Words:
     if culprits:
         who = ranks_name(culprits)
         if is_undecided(subject):
-            who, one = "either " + " or ".join(f"rank {rank}" for rank in culprits), True
+            sides = _sides(subject)
+            who = "either " + " or ".join(map(ranks_name, sides))
+            one = len(sides[-1]) == 1
         words |= {"who": who, "Who": who[0].upper() + who[1:]}
         words |= _SINGULAR if one else _PLURAL
     peers = [rank for rank in verdict.victims if rank not in culprits]
@@ -145,6 +147,18 @@ _PLURAL = dict(zip(_AGREEING, ("", "", "are", "have", "do", "their", "them"), st
 def is_undecided(subject: Subject) -> bool:
     """True where one of the culprits did it, and nothing tells which."""
     return len(subject.culprits) > 1 and (subject.undecided or UNTOLD in subject.verdict.summary)
+
+
+def _sides(subject: Subject) -> list[list[int]]:
+    """The culprits, those together that made the same call."""
+    calls = subject.divergence.calls if subject.divergence is not None else {}
+    sides: dict[object, list[int]] = {}
+    for rank in subject.culprits:
+        call = calls.get(rank)
+        sides.setdefault(rank if call is None else (call.op, call_site(call.stack)), []).append(
+            rank
+        )
+    return [*sides.values()] if len(sides) > 1 else [[rank] for rank in subject.culprits]
 
 
 def _add_absence(words: Words, subject: Subject) -> None:
