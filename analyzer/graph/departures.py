@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
@@ -72,6 +72,8 @@ class LeftOrder:
     alike: bool = False
     #: Its ring has lost the call; numbers of what came behind it tell.
     counted: bool = False
+    #: Other ranks that left it alike.
+    others: tuple[int, ...] = ()
 
     @property
     def edit(self) -> Edit | None:
@@ -148,6 +150,9 @@ class ProgramOrders:
             for pair in combinations(sorted(self._orders), 2)
             if (found := self.parting(*pair)) is not None
         }
+        # Stages of a pipeline have their own programs, of which no edit makes one of the other.
+        apart = {one.groups for one in partings.values() if not one.is_of_one_program}
+        partings = {pair: one for pair, one in partings.items() if one.groups not in apart}
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         parted = len(partings)
@@ -157,10 +162,28 @@ class ProgramOrders:
             partings = clear
         if self._messages and not all(one.in_known_rounds for one in partings.values()):
             return None  # Schedules of messages differ by rank, from the first round on.
+        unclear = parted - len(partings)
+        left = [self._find_among(one, unclear, waits) for one in _stars(partings)]
+        first, *others = left or [None]
+        if first is None or not others:
+            return first
+        # A whole replica may leave its loop: each of its ranks parts from those of the others.
+        alike = all(one and not one.tied and one.edit is first.edit for one in others)
+        ranks = tuple(sorted(one.rank for one in others if one is not None))
+        return replace(first, others=ranks) if alike and not first.tied else None
+
+    def _find_among(
+        self,
+        partings: _Partings,
+        unclear: int,
+        waits: OpenOperations | None,
+    ) -> LeftOrder | None:
+        """The departure among ranks that part; ``unclear``: other partings are of own orders."""
         odd = self._odd_one(partings)
-        tied = odd is None and len(partings) == 1 and self._are_alone(*next(iter(partings.items())))
+        pair, parted = next(iter(partings.items()))
+        tied = odd is None and len(partings) == 1 and self._are_alone(pair, parted)
         if tied:
-            odd = min(next(iter(partings)))
+            odd = min(pair)
         if odd is None or (waits is not None and not _explains(odd, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
@@ -170,8 +193,7 @@ class ProgramOrders:
         if departure is None or waits is None:
             return departure
         if odd not in waits.by_rank and (
-            parted > len(partings)
-            or (departure.edit is Edit.LEFT_OUT and Edit.SWAPPED in departure.possible)
+            unclear > 0 or (departure.edit is Edit.LEFT_OUT and Edit.SWAPPED in departure.possible)
         ):
             return None  # It may have stopped in an order of its own.
         if departure.edit is Edit.LEFT_OUT:
@@ -483,6 +505,37 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     )
     edits = found.proved or found.possible
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
+
+
+_Partings = dict[tuple[int, int], PartedOrders]
+
+
+def _stars(partings: _Partings) -> list[_Partings]:
+    """Partings by the ranks from which all others part: one part where there is but one of them.
+
+    Of ranks that part, in two sides within which nobody does, those of the smaller side.
+    """
+    clusters: list[_Partings] = []
+    for pair, parted in partings.items():
+        cluster, apart = {pair: parted}, []
+        for one in clusters:
+            if any(not set(pair).isdisjoint(other) for other in one):
+                cluster |= one
+            else:
+                apart.append(one)
+        clusters = [*apart, cluster]
+    return [star for cluster in clusters for star in _by_smaller_side(cluster)]
+
+
+def _by_smaller_side(cluster: _Partings) -> list[_Partings]:
+    ranks = {rank for pair in cluster for rank in pair}
+    first = min(ranks)
+    side = {rank for rank in ranks if (first, rank) not in cluster}
+    odd, rest = sorted((side, ranks - side), key=len)
+    crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
+    if len(odd) == len(rest) or crossing != cluster.keys():
+        return [cluster]
+    return [{pair: one for pair, one in cluster.items() if rank in pair} for rank in sorted(odd)]
 
 
 def _explains(rank: int, waits: OpenOperations) -> bool:

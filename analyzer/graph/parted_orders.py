@@ -50,6 +50,16 @@ class PartedOrders:
         )
 
     @property
+    def groups(self) -> frozenset[int]:
+        """Places of the groups of the calls at which they part."""
+        return frozenset(call.place for call in self.calls if call is not None)
+
+    @property
+    def is_of_one_program(self) -> bool:
+        """False if no edit makes one of the other."""
+        return self.counted or bool(self.parting.proved or self.parting.possible)
+
+    @property
     def in_known_rounds(self) -> bool:
         """True if both had repeated what they do in common before they parted."""
         first, _ = self.tokens

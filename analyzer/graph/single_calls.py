@@ -155,6 +155,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         swapped=departure.edit is Edit.SWAPPED,
         left_by_others=departure.left_by_others,
         counted=departure.counted,
+        others=departure.others,
     )
 
 

@@ -159,6 +159,8 @@ class OrderDeparture:
     #: Its buffer has lost the call; ``call`` is the first of the same group that it holds, and
     #: ``instead`` the same one of a peer.
     counted: bool = False
+    #: Other ranks that left it alike.
+    others: tuple[int, ...] = ()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.signatures import argument_difference
 from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
-from hanglab.analyzer.wording import UNTOLD
+from hanglab.analyzer.wording import UNTOLD, name_ranks
 
 
 def departure_findings(graph: WaitForGraph) -> list[Finding]:
@@ -22,7 +22,7 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     rank, mine, theirs = departure.rank, departure.call, departure.instead
     difference = _argument_difference(departure)
     cause = _cause(departure) if difference is None else CAUSES[difference]
-    culprits = sorted([rank, *departure.tied])
+    culprits = sorted([rank, *departure.tied, *departure.others])
     named = _operation(graph, departure)
     return Finding(
         status=Status.HUNG,
@@ -89,6 +89,8 @@ def _confidence(departure: OrderDeparture) -> float:
 
 def _summary(departure: OrderDeparture) -> str:
     who = f"Rank {departure.rank}"
+    if departure.others:
+        who += f", and {name_ranks(departure.others)} alike,"
     mine = name_call(departure.call) if departure.call is not None else "nothing more"
     theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
     difference = _argument_difference(departure)

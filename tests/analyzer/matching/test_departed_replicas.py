@@ -1,0 +1,58 @@
+"""Several ranks that left the order of all others alike, as a whole replica that ends its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+from graph_rows import Row, columns
+
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Finding
+
+STEPS = 4
+
+
+def job(replicas: int, tensor: int, left: Collection[int]) -> list[Finding]:
+    """Replicas of ``tensor`` ranks each; those that ``left`` have one step less, and a barrier."""
+    size, dumps = replicas * tensor, []
+    for rank in range(size):
+        replica, place = divmod(rank, tensor)
+        groups = {
+            "0": range(size),
+            str(replica + 1): range(replica * tensor, (replica + 1) * tensor),
+            str(replicas + 1 + place): range(place, size, tensor),
+        }
+        within, across = list(groups)[1:]
+        rows = []
+        steps = STEPS - (replica in left)
+        for step in range(1, steps + 1):
+            for part in (0, 1):
+                rows.append(Row("all_reduce", 2 * step - 1 + part, group=within, line=20 + part))
+            stands = step == STEPS
+            rows.append(Row("_reduce_scatter_base", step, group=across, line=30, done=not stands))
+        if replica in left:
+            rows.append(Row("all_reduce_barrier", 1, line=40, done=False))
+        rows = [replace(row, extra={"thread_id": "140", "thread_name": "main"}) for row in rows]
+        descriptions = {within: "tensor", across: "data"}
+        dumps.append(columns(rank, rows, members=groups, descriptions=descriptions))
+    return synchronization_findings(build_wait_for_graph(dumps))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "tensor", "left"), [(3, 2, [1]), (4, 2, [0]), (4, 3, [3]), (5, 2, [1, 4])]
+)
+def test_a_replica_that_left_its_loop_is_named_as_a_whole(
+    replicas: int, tensor: int, left: list[int]
+) -> None:
+    findings = job(replicas, tensor, left)
+    gone = [rank for rank in range(replicas * tensor) if rank // tensor in left]
+    assert [(one.cause, one.culprits) for one in findings] == [(Cause.COLLECTIVE_MISMATCH, gone)]
+    assert findings[0].confidence > 0.7
+
+
+def test_of_two_replicas_nothing_tells_which_left_too_soon() -> None:
+    for finding in job(2, 2, [1]):
+        assert finding.confidence <= 0.6 and len(finding.culprits) > 1
