@@ -150,9 +150,10 @@ class ProgramOrders:
             for pair in combinations(sorted(self._orders), 2)
             if (found := self.parting(*pair)) is not None
         }
-        # Stages of a pipeline have their own programs, of which no edit makes one of the other.
-        apart = {one.groups for one in partings.values() if not one.is_of_one_program}
-        partings = {pair: one for pair, one in partings.items() if one.groups not in apart}
+        if not self._messages:
+            # Stages of a pipeline have their own programs, of which no edit makes one of the other.
+            apart = {one.groups for one in partings.values() if not one.is_of_one_program}
+            partings = {pair: one for pair, one in partings.items() if one.groups not in apart}
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         parted = len(partings)
@@ -163,7 +164,9 @@ class ProgramOrders:
         if self._messages and not all(one.in_known_rounds for one in partings.values()):
             return None  # Schedules of messages differ by rank, from the first round on.
         unclear = parted - len(partings)
-        left = [self._find_among(one, unclear, waits) for one in _stars(partings)]
+        # Where two ends of messages pair up otherwise, those who do so are not one side.
+        parts = [partings] if self._messages and partings else _stars(partings)
+        left = [self._find_among(one, unclear, waits) for one in parts]
         first, *others = left or [None]
         if first is None or not others:
             return first
