@@ -21,6 +21,11 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: Builtin functions that hand on as many items as they are given.
 _AS_MANY = frozenset({"enumerate", "reversed"})
+#: Methods of ``torch.nn.Module`` that list what a model is made of, which is no input.
+_PARTS = frozenset(
+    {"buffers", "children", "modules", "named_buffers", "named_children", "named_modules"}
+    | {"named_parameters", "parameters"}
+)
 
 
 @dataclass(frozen=True)
@@ -115,10 +120,14 @@ def _suppresses(node: ast.AST) -> TypeGuard[ast.With]:
 
 
 def _is_constant(items: ast.expr) -> bool:
-    """True of a range between numbers, or of as many things as the source lists."""
+    """True of a range between numbers, of as many things as the source lists, or a model has."""
     if isinstance(items, ast.Tuple | ast.List):
         return not any(isinstance(one, ast.Starred) for one in items.elts)
-    if not isinstance(items, ast.Call) or not isinstance(items.func, ast.Name):
+    if not isinstance(items, ast.Call):
+        return False
+    if isinstance(items.func, ast.Attribute):
+        return items.func.attr in _PARTS and not items.args
+    if not isinstance(items.func, ast.Name):
         return False
     if items.func.id in _AS_MANY:
         return bool(items.args) and _is_constant(items.args[0])

@@ -19,9 +19,11 @@ FILE = "/home/me/train.py"
 INSIDE, BEHIND = 20, 30
 
 
-def loop() -> list[str]:
-    """Lines 10 to 40 of train(): a loop of lines 15 to 25."""
+def loop(within: str = "") -> list[str]:
+    """Lines 10 to 40 of train(): a loop of lines 15 to 25, with another one ``within`` it."""
     lines = {10: "def train(items):", 15: "    for x in range(9):", 20: "        reduce()"}
+    if within:
+        lines |= {19: f"        for one in {within}:", 20: "            reduce()"}
     lines |= {25: "        step()", 30: "    reduce()", 40: "    return"}
     return [lines.get(number, "") for number in range(10, 41)]
 
@@ -60,6 +62,32 @@ def test_a_caller_that_handles_exceptions_leaves_the_reason_open(
     rows = [SourceFunction(FILE, "train", 10, 40, lines=loop(), checksum="1")]
     if fit:
         rows.append(SourceFunction(FILE, "fit", 50, 60, lines=fit, checksum="1"))
+    (tmp_path / "sources.json").write_bytes(msgspec.json.encode(rows))
+    facts.hosts[facts.ranks[0].host] = HostView(case=HostCase(tmp_path, []))
+    assert left_loops(facts, 0)
+    assert bool(not_for_input(facts, 0, left_loops(facts, 0))) is told
+
+
+@pytest.mark.parametrize(
+    ("within", "told"),
+    [
+        ("model.parameters()", True),
+        ("enumerate(self.net.named_parameters())", True),
+        ("(1, 2, 3)", True),
+        ("loader", False),
+        ("items.batches()", False),
+        ("model.parameters(rank)", False),  # not torch's
+    ],
+)
+def test_a_loop_over_the_parts_of_a_model_is_none_over_input(
+    within: str, told: bool, tmp_path: Path
+) -> None:
+    wait = StackFrame("all_reduce", C10D, 3245)
+    peers = [view(rank, wait, user(INSIDE)) for rank in (1, 2, 3)]
+    for peer in peers:
+        peer.shapes = [CodeShape(FILE, "train", 10, 40, [CodeLoop(15, 25, None)])]
+    facts = job([view(0, wait, user(BEHIND)), *peers])
+    rows = [SourceFunction(FILE, "train", 10, 40, lines=loop(within), checksum="1")]
     (tmp_path / "sources.json").write_bytes(msgspec.json.encode(rows))
     facts.hosts[facts.ranks[0].host] = HostView(case=HostCase(tmp_path, []))
     assert left_loops(facts, 0)
