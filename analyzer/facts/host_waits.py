@@ -102,7 +102,13 @@ def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
         words = f"{verb} for the store's key {wait.key!r}, and no one rank is known to set it"
         return HostWait(view.rank, (), "store", words, frequency=often)
     words = f"{verb} for the store's key {wait.key!r}; rank {wait.setter} has set those before it"
-    if wait.instead:
+    if wait.own_number:
+        whose = "it" if wait.setter == view.rank else f"rank {wait.setter}"
+        words = (
+            f"{verb} for the store's key {wait.key!r}, which {whose} has not set; each other rank "
+            "has set the one with its own number"
+        )
+    elif wait.instead:
         words += f", and set {wait.instead!r} when it was this one's turn"
     elif wait.left_out:
         words += ", and has gone on without this one"

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.polls import polls
 from hanglab.recorder.case import evidence_files as files
@@ -34,6 +36,8 @@ class StoreWait:
     #: Each rank sets the key with its own number, and no rank has the number of this one.
     of_nobody: bool = False
     instead: str = ""
+    #: Each rank but the setter has set the key with its own number.
+    own_number: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         return None
     if mine.kind == "join":
         return StoreWait(mine.key, None, False, joins=True)
+    mine = _with_a_key_not_set(facts, mine)
     setters = _setters(facts, view, mine)
     if len(setters) != 1:
         by_number = _set_by_number(facts, mine)
@@ -108,12 +113,34 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
             return StoreWait(mine.key, None, False, poll)
         own, place = by_number
         number = int(_NUMBER.findall(mine.key)[place])
-        if number not in own or number == view.rank:
-            return StoreWait(mine.key, None, False, poll, of_nobody=number not in own)
+        if number not in facts.ranks or (number in own and number == view.rank):
+            return StoreWait(mine.key, None, False, poll, of_nobody=number not in facts.ranks)
+        if number not in own:
+            # Whoever waits for it, too, had its turn to set it.
+            waits, _ = _awaited(facts.ranks[number])
+            passed = waits is not None and mine.key in (waits.key, *waits.others)
+            return StoreWait(mine.key, number, passed, poll, own_number=True)
         instead = _set_instead(own, number, mine.key, place)
         return StoreWait(mine.key, number, bool(instead), poll, instead=instead)
     ((rank, use),) = setters.items()
     return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
+
+
+def _with_a_key_not_set(facts: CaseFacts, wait: StoreKeyUse) -> StoreKeyUse:
+    """The wait for the first of its keys that no rank has set; the last where nobody knows."""
+    uses = [
+        use
+        for view in facts.ranks.values()
+        for use in view.read(files.STORE_KEYS)
+        if (use.kind, use.prefix) == ("set", wait.prefix)
+    ]
+    found = {key for use in uses for key in (use.key, use.earlier)}
+    # Of keys of one pattern the latest two are kept.
+    forgotten = {_pattern(use.key) for use in uses if use.count > 2}
+    for key in (*wait.others, wait.key):
+        if key not in found and _pattern(key) not in forgotten:
+            return msgspec.structs.replace(wait, key=key)
+    return wait
 
 
 def _setters(facts: CaseFacts, view: RankView, mine: StoreKeyUse) -> dict[int, StoreKeyUse]:
@@ -144,7 +171,8 @@ def _set_by_number(
 ) -> tuple[dict[int, StoreKeyUse], int] | None:
     """The use by which each rank sets keys like this one, and the place of its own number in them.
 
-    None unless all ranks do, and one place alone holds their numbers.
+    None unless all ranks do, or all but the one of the awaited number, and one place alone holds
+    their numbers.
     """
     uses = {
         rank: use
@@ -152,13 +180,15 @@ def _set_by_number(
         for use in view.read(files.STORE_KEYS)
         if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
     }
-    if len(uses) < 2 or uses.keys() != facts.ranks.keys() or facts.inputs.missing_ranks:
+    lacking = facts.ranks.keys() - uses.keys()
+    if len(uses) < 2 or len(lacking) > 1 or facts.inputs.missing_ranks:
         return None
     numbers = {rank: _NUMBER.findall(use.key) for rank, use in uses.items()}
     places = [
         place
         for place in range(len(_NUMBER.findall(wait.key)))
         if all(int(mine[place]) == rank for rank, mine in numbers.items())
+        and lacking <= {int(_NUMBER.findall(wait.key)[place])}
     ]
     return (uses, places[0]) if len(places) == 1 else None
 

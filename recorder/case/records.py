@@ -313,6 +313,8 @@ class StoreKeyUse(msgspec.Struct):
     waiting: bool = False
     #: What PrefixStores put before the key: equal keys under two prefixes are two.
     prefix: text.Setting = ""
+    #: Other keys for which the same call waits now, 64 at most.
+    others: list[text.Setting] = []
 
 
 class Poll(msgspec.Struct):

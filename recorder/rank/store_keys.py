@@ -26,6 +26,8 @@ ASKING = ("check",)
 #: Kinds of keys that are kept, and characters of one.
 _MOST = 256
 _LONGEST = 256
+#: Keys of one call that are kept besides the last.
+_OTHERS = 64
 #: Times that each was used last.
 _LATEST = 4
 _NUMBER = re.compile(r"\d+")
@@ -81,6 +83,7 @@ class StoreKeys(Hooked):
                 "count": use.count,
                 "operations": list(use.operations),
                 "waiting": use is waiting,
+                "others": use.others if use is waiting else [],
             }
             for (kind, prefix, _), use in list(self._uses.items())
         ]
@@ -88,7 +91,9 @@ class StoreKeys(Hooked):
     def _note(self, kind: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Use | None:
         # self, then a key or a list of keys.
         key = arguments[1] if len(arguments) > 1 else named.get("key", named.get("keys"))
+        others: list[str] = []
         if isinstance(key, (list, tuple)):
+            others = [one for one in key[:-1] if isinstance(one, str)][:_OTHERS]
             key = key[-1] if key else None
         if not isinstance(key, str) or len(key) > _LONGEST:
             return None
@@ -101,7 +106,7 @@ class StoreKeys(Hooked):
             use = self._uses[name] = _Use()
         if kind == "check" and use.key == key:
             return use
-        use.earlier, use.key = use.key, key
+        use.earlier, use.key, use.others = use.key, key, others
         use.count += 1
         use.operations.append(self._operations())
         return use
@@ -171,9 +176,10 @@ class StoreKeys(Hooked):
 class _Use:
     """Keys that differ by numbers alone, used in one way."""
 
-    __slots__ = ("count", "earlier", "key", "operations")
+    __slots__ = ("count", "earlier", "key", "operations", "others")
 
     def __init__(self) -> None:
         self.key = self.earlier = ""
+        self.others: list[str] = []
         self.count = 0
         self.operations: deque[int] = deque(maxlen=_LATEST)

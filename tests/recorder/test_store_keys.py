@@ -123,3 +123,24 @@ def test_who_makes_a_store_waits_there_for_the_others(keys: StoreKeys) -> None:
     assert {(one["kind"], one["key"]) for one in seen} == {("join", "127.0.0.1:0")}
     assert keys.rows() == []
     assert TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port > 0
+
+
+def test_all_keys_of_a_call_that_waits_are_kept_until_it_ends(keys: StoreKeys) -> None:
+    from torch.distributed import HashStore
+
+    bottom = HashStore()
+    seen: list[Any] = []
+
+    def look() -> None:
+        deadline = time.monotonic() + 30
+        while not seen and time.monotonic() < deadline:
+            seen.extend(row for row in keys.rows() if row["waiting"])
+        for key in ("a", "b", "c"):
+            bottom.set(key, "x")
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    bottom.wait(["a", "b", "c"])
+    watching.join()
+    assert [(one["key"], one["others"]) for one in seen] == [("c", ["a", "b"])]
+    assert all(row["others"] == [] for row in keys.rows())

@@ -34,13 +34,14 @@ def host_wait(facts: CaseFacts) -> Iterator[Proposal]:
             ring = _ring(waits, holder)
             # Whose turn has passed is to blame, whoever in turn keeps it waiting since.
             blamed = sorted({waits[rank].on[0] for rank in ring if waits[rank].left_out})
-            if ring and all(waits[rank].proved for rank in ring):
+            if len(ring) > 1 and all(waits[rank].proved for rank in ring):
                 words = "each waits for what another has"
                 yield _proposal(facts, waits, ring, waiters, words)
             elif blamed:
                 waiters = sorted(set(waiters) - set(blamed), key=lambda r: not waits[r].left_out)
-                words = "it waits for its peers meanwhile"
-                yield _proposal(facts, waits, blamed, waiters, words)
+                itself = ring == blamed
+                words = "it waits for it itself" if itself else "it waits for its peers meanwhile"
+                yield _proposal(facts, waits, blamed, waiters or blamed, words)
         elif holder in facts.ranks and holder not in outside:
             call = next((w.call for w in facts.graph.waits if w.call.rank == holder), None)
             if call is not None and all(waits[rank].proved for rank in waiters):

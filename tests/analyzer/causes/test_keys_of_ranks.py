@@ -127,3 +127,35 @@ def test_where_another_has_set_a_later_key_nobody_knows_the_turn(tmp_path: Path)
     uses[1][0] = StoreKeyUse("set", "epoch3/ready1", earlier="epoch2/ready1", count=4)
     verdict = conclude(told(tmp_path, uses))
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+
+
+def all_keys(size: int, without: int, *, waits: bool = True) -> dict[int, list[StoreKeyUse]]:
+    """Each rank but one sets the key with its number; all wait for all of them in one call."""
+    keys = [f"shard/{rank}" for rank in range(size)]
+    wait = StoreKeyUse("wait", keys[-1], count=1, waiting=True, others=keys[:-1])
+    uses = {rank: [StoreKeyUse("set", key), wait] for rank, key in enumerate(keys)}
+    uses[without] = [wait] if waits else []
+    return uses
+
+
+@pytest.mark.parametrize("without", [0, 2, 3])
+def test_of_several_keys_the_one_that_nobody_set_tells_who_left_it_out(
+    without: int, tmp_path: Path
+) -> None:
+    verdict = conclude(told(tmp_path, all_keys(4, without)))
+    assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [without])
+    assert f"'shard/{without}', which rank {without} has not set" in verdict.summary
+
+
+def test_who_has_yet_to_wait_for_its_own_key_may_have_yet_to_set_it(tmp_path: Path) -> None:
+    facts = told(tmp_path, all_keys(4, 2, waits=False))
+    assert facts.graph.host_waits == {0: (2,), 1: (2,), 3: (2,)}
+    assert not any(wait.left_out for wait in host_waits(facts).values())
+
+
+def test_a_key_of_a_series_that_is_not_kept_whole_is_not_called_unset(tmp_path: Path) -> None:
+    """Rank 0 set the keys of nine rounds, of which two are known."""
+    wait = StoreKeyUse("wait", "turn/8", count=1, waiting=True, others=["turn/1", "turn/7"])
+    series = StoreKeyUse("set", "turn/7", earlier="turn/6", count=8)
+    facts = told(tmp_path, {0: [series], 1: [wait], 2: [wait]})
+    assert all("'turn/8'" in wait.words for wait in host_waits(facts).values())
