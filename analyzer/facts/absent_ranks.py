@@ -19,7 +19,7 @@ from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
-from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
+from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.analyzer.facts.store_waits import words_for_key_of_nobody
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
 from hanglab.analyzer.strengths import INFERRED, SEEN, SHOWN
@@ -119,7 +119,9 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         inside = f", inside {position.inside}()" if position.inside else ""
         by, left = describe_program_end(view)
         after = f", having left{by}{name_line(left)}" if by else ""
-        return Cause.TEARDOWN, SEEN, f"it is shutting down{inside}{after}", here or left
+        kept, by_thread = _thread_that_is_left(view)
+        words = f"it is shutting down{inside}{after}{kept}"
+        return Cause.TEARDOWN, SEEN, words, here or by_thread or left
     if position.place is StackPlace.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"
@@ -141,6 +143,20 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         return Cause.MISSING_RANK, *child, here
     words = words_for_key_of_nobody(facts, view) or "it is in no operation that is known"
     return Cause.MISSING_RANK, SEEN, words, here
+
+
+def _thread_that_is_left(view: RankView) -> tuple[str, Location | None]:
+    """Words and line of the one thread of the user's beside the main one, for which it may wait."""
+    sample = view.captured_stack
+    if sample is None or view.position.inside != "_shutdown":
+        return "", None
+    others = [(one, position_of(one, view.code).user) for one in sample.threads if not one.main]
+    left = [(one, frame) for one, frame in others if frame is not None]
+    if len(left) != 1:
+        return "", None
+    ((thread, frame),) = left
+    line = view.location(frame)
+    return f", while its thread {thread.name or 'without a name'} is{name_line(line)}", line
 
 
 def _exiting(view: RankView) -> bool:

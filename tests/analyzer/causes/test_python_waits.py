@@ -111,6 +111,27 @@ def test_a_rank_past_its_script_is_in_teardown_whatever_it_waits_for() -> None:
     assert verdict_on(one).cause is Cause.TEARDOWN
 
 
+@pytest.mark.parametrize(
+    ("threads", "line"),
+    [
+        ([(WAIT, user(13, "run"))], 13),
+        ([(WAIT,), (WAIT, user(13, "run"))], 13),  # one of a library's, which may be a daemon
+        ([(WAIT, user(13, "run")), (WAIT, user(14, "serve"))], None),
+        ([(WAIT,)], None),
+    ],
+)
+def test_the_one_thread_that_is_left_is_the_line_of_a_teardown(
+    threads: list[tuple[StackFrame, ...]], line: int | None
+) -> None:
+    one = view(1, StackFrame("_shutdown", THREADING, 1590))
+    for number, frames in enumerate(threads):
+        add_thread(one, 200 + number, *frames)
+    verdict = verdict_on(one)
+    assert verdict.cause is Cause.TEARDOWN
+    assert (verdict.location.line if verdict.location else None) == line
+    assert ("its thread other is at train.py:13 (run)" in verdict.summary) is (line is not None)
+
+
 def silent(active: bool, quiet_s: float):  # type: ignore[no-untyped-def]
     one = view(1, user(9), gil=True, has_dump=False, quiet_s=quiet_s)
     one.stacks[0].threads[0].active = active

@@ -169,7 +169,8 @@ OF_CORPUS = {
         "all_reduce #12 of default_pg, fork_deadlock.py:41."
     ),
     "local/teardown.fault": (
-        "Rank 1 is shutting down and does not get through; nothing has moved for 3.9 s."
+        "Rank 1 is shutting down and does not get through at teardown.py:21 (write); nothing has "
+        "moved for 3.9 s."
     ),
     "local/slow_backward.fault": (
         "Rank 2 computes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
