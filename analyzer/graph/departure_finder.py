@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
-from hanglab.analyzer.graph.divergences import label_by_departure
+from hanglab.analyzer.graph.departures import ProgramOrders
+from hanglab.analyzer.graph.difference_labels import label_by_departure
+from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.own_orders import (
     OwnOrders,
     keeps_to_rounds,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
@@ -23,7 +23,9 @@ from hanglab.analyzer.graph.issued_orders import (
     IssuedOrder,
     OrderReader,
 )
+from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
+from hanglab.analyzer.graph.parting_sides import Partings, stars
 from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -39,50 +41,6 @@ from hanglab.analyzer.matching.program_order import (
     find_parting,
     keeps_rounds,
 )
-
-
-@dataclass(frozen=True)
-class LeftOrder:
-    """``rank`` left the common order at its entry ``index`` (None: behind its last one).
-
-    ``peer`` is one of those who keep it, with the entry that it has there.  Where it is the only
-    one, nothing tells which of the two left the order (``tied``).
-    """
-
-    rank: int
-    tied: bool
-    index: int | None
-    peer: int
-    peer_index: int | None
-    proved: frozenset[Edit]
-    possible: frozenset[Edit]
-    #: What the rounds of those tell who keep the order.
-    predicted: Edit | None = None
-    #: Both calls at which they part are sends or receives.
-    messages: bool = False
-    #: It never made its call there before.
-    new: bool = False
-    #: It is the rank's own order, which no other one need have.
-    own: bool = False
-    #: It alone keeps its own order: all others have left out the operation that it is in.
-    left_by_others: bool = False
-    #: The two calls at which they part are of two groups.
-    regrouped: bool = False
-    #: They are one call of the program but for their groups.
-    alike: bool = False
-    #: Its ring has lost the call; numbers of what came behind it tell.
-    counted: bool = False
-    #: Other ranks that left it alike.
-    others: tuple[int, ...] = ()
-
-    @property
-    def edit(self) -> Edit | None:
-        """The one edit that it can be: whoever stands in one call may have the other come next."""
-        if len(self.proved) != 1:
-            return self.predicted if not self.proved or self.predicted in self.proved else None
-        if Edit.SWAPPED in self.possible and self.predicted not in self.proved:
-            return None
-        return next(iter(self.proved))
 
 
 class ProgramOrders:
@@ -165,7 +123,7 @@ class ProgramOrders:
             return None  # Schedules of messages differ by rank, from the first round on.
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
-        parts = [partings] if self._messages and partings else _stars(partings)
+        parts = [partings] if self._messages and partings else stars(partings)
         left = [self._find_among(one, unclear, waits) for one in parts]
         first, *others = left or [None]
         if first is None or not others:
@@ -177,7 +135,7 @@ class ProgramOrders:
 
     def _find_among(
         self,
-        partings: _Partings,
+        partings: Partings,
         unclear: int,
         waits: OpenOperations | None,
     ) -> LeftOrder | None:
@@ -508,37 +466,6 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     )
     edits = found.proved or found.possible
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
-
-
-_Partings = dict[tuple[int, int], PartedOrders]
-
-
-def _stars(partings: _Partings) -> list[_Partings]:
-    """Partings by the ranks from which all others part: one part where there is but one of them.
-
-    Of ranks that part, in two sides within which nobody does, those of the smaller side.
-    """
-    clusters: list[_Partings] = []
-    for pair, parted in partings.items():
-        cluster, apart = {pair: parted}, []
-        for one in clusters:
-            if any(not set(pair).isdisjoint(other) for other in one):
-                cluster |= one
-            else:
-                apart.append(one)
-        clusters = [*apart, cluster]
-    return [star for cluster in clusters for star in _by_smaller_side(cluster)]
-
-
-def _by_smaller_side(cluster: _Partings) -> list[_Partings]:
-    ranks = {rank for pair in cluster for rank in pair}
-    first = min(ranks)
-    side = {rank for rank in ranks if (first, rank) not in cluster}
-    odd, rest = sorted((side, ranks - side), key=len)
-    crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
-    if len(odd) == len(rest) or crossing != cluster.keys():
-        return [cluster]
-    return [{pair: one for pair, one in cluster.items() if rank in pair} for rank in sorted(odd)]
 
 
 def _explains(rank: int, waits: OpenOperations) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
+from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.thresholds import (
     COMPARED_ORDERS,
     LATEST_ISSUED,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.entry_order import message_crossed
+from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.unanswered_messages import find_unanswered_message

@@ -1,0 +1,120 @@
+"""Labels of differences: other arguments, or other operations that meet after a shift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Arguments
+from hanglab.analyzer.graph.left_order import LeftOrder
+from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Difference, Divergence
+from hanglab.analyzer.matching.program_order import Edit
+from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site
+
+#: Edits of a rank's order from which on its calls meet those of another number.
+_SHIFTS = frozenset({Edit.LEFT_OUT, Edit.ADDED})
+
+
+def label_by_shift(divergence: Divergence, lookup: CallLookup) -> None:
+    """Let a pair's calls tell that other operations meet: one has those of the other's next number.
+
+    No call has other arguments by itself then; one of the two has made one too many, or too few.
+    """
+    if divergence.difference not in ARGUMENT_DIFFERENCES or len(divergence.calls) != 2:
+        return
+    one, other = (_calls_since(divergence, rank, lookup) for rank in divergence.calls)
+    if any(one[number] == other[number] for number in one.keys() & other.keys()):
+        return
+    for mine, theirs in ((one, other), (other, one)):
+        met = [call == theirs[number + 1] for number, call in mine.items() if number + 1 in theirs]
+        if len(met) >= AGREEING_COUNTS and all(met):
+            divergence.difference = Difference.OPERATION
+
+
+def label_by_departure(
+    divergences: Sequence[Divergence], departure: LeftOrder, lookup: CallLookup
+) -> None:
+    """Let a rank's departure from the common order tell what its difference there follows from.
+
+    From the call on that it left out, or had too many, it is other operations that meet.
+    """
+    edit = departure.edit
+    for divergence in divergences:
+        if edit is None or divergence.deviating != (departure.rank,):
+            continue
+        if not _shifts_calls(departure, divergence, lookup):
+            continue
+        if edit in _SHIFTS and not _may_be_shifted(divergence, departure.rank, edit, lookup):
+            continue
+        index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
+        if departure.index is not None and index < departure.index:
+            continue
+        later = departure.index is not None and index > departure.index
+        if edit is Edit.LEFT_OUT and (
+            divergence.peers_skipped or _is_peers_call(divergence, departure.rank, later=later)
+        ):
+            continue
+        divergence.skipped = edit is Edit.LEFT_OUT
+        other_call = edit is Edit.ADDED or (edit is Edit.CHANGED and departure.regrouped)
+        if other_call and divergence.difference in ARGUMENT_DIFFERENCES:
+            divergence.difference = Difference.OPERATION
+
+
+def _shifts_calls(departure: LeftOrder, divergence: Divergence, lookup: CallLookup) -> bool:
+    """True if one of the calls at which a rank left the order is of a difference's group.
+
+    What is left out of one group, or added to it, shifts no number of another.
+    """
+    ends = [(departure.rank, departure.index), (departure.peer, departure.peer_index)]
+    if departure.edit is Edit.LEFT_OUT:
+        del ends[0]
+    elif departure.edit is Edit.ADDED:
+        del ends[1]
+    groups = set()
+    for rank, index in ends:
+        entries = lookup.entries(rank)
+        if entries is None or index is None:
+            return True
+        groups.add(entries.group_at(index))
+    return divergence.group.name in groups
+
+
+def _may_be_shifted(divergence: Divergence, rank: int, edit: Edit, lookup: CallLookup) -> bool:
+    """False if what a rank called is not what its peers called next, or before; they show it."""
+    mine = _calls_since(divergence, rank, lookup)
+    here, there = divergence.seq + (edit is Edit.ADDED), divergence.seq + (edit is Edit.LEFT_OUT)
+    others = (_calls_since(divergence, r, lookup) for r in divergence.calls if r != rank)
+    met = [mine[here] == theirs[there] for theirs in others if here in mine and there in theirs]
+    return not met or any(met)
+
+
+def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
+    """True if a rank made its peers' call in another way, from their line: it is not past that.
+
+    By another operation; or in any way, if it did so ``later`` than something that it does first.
+    """
+    mine = divergence.calls[rank]
+    site = call_site(mine.stack)
+    return site is not None and any(
+        (later or call.op != mine.op) and call_site(call.stack) == site
+        for other, call in divergence.calls.items()
+        if other != rank
+    )
+
+
+def _calls_since(
+    divergence: Divergence, rank: int, lookup: CallLookup
+) -> dict[int, tuple[str, Arguments]]:
+    """Operations and arguments of a rank's calls of the group, by number, since they differ."""
+    entries = lookup.entries(rank)
+    if entries is None:
+        return {}
+    mine = entries.in_group(divergence.group.name) & ~entries.is_p2p
+    rows = np.flatnonzero(mine & (entries.seq >= divergence.seq)).tolist()
+    return {
+        int(entries.seq[row]): (entries.operation_at(row).op, entries.arguments_at(row))
+        for row in rows
+    }

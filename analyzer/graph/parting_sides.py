@@ -1,0 +1,35 @@
+"""Sides of ranks whose orders part: those from which all others do."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.parted_orders import PartedOrders
+
+Partings = dict[tuple[int, int], PartedOrders]
+
+
+def stars(partings: Partings) -> list[Partings]:
+    """Partings by the ranks from which all others part: one part where there is but one of them.
+
+    Of ranks that part, in two sides within which nobody does, those of the smaller side.
+    """
+    clusters: list[Partings] = []
+    for pair, parted in partings.items():
+        cluster, apart = {pair: parted}, []
+        for one in clusters:
+            if any(not set(pair).isdisjoint(other) for other in one):
+                cluster |= one
+            else:
+                apart.append(one)
+        clusters = [*apart, cluster]
+    return [star for cluster in clusters for star in _by_smaller_side(cluster)]
+
+
+def _by_smaller_side(cluster: Partings) -> list[Partings]:
+    ranks = {rank for pair in cluster for rank in pair}
+    first = min(ranks)
+    side = {rank for rank in ranks if (first, rank) not in cluster}
+    odd, rest = sorted((side, ranks - side), key=len)
+    crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
+    if len(odd) == len(rest) or crossing != cluster.keys():
+        return [cluster]
+    return [{pair: one for pair, one in cluster.items() if rank in pair} for rank in sorted(odd)]
