@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
+
 from hanglab.analyzer.graph.thresholds import SIBLING_GROUPS
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
@@ -29,11 +31,16 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     places = set(sides.values())
     if divergence.difference not in _OF_LINES or len(places) < 2:
         return
+    before = _calls_before(min(sides), divergence.group.name, divergence.seq, lookup)
     right, then, votes = None, set(), 0
     for sibling in islice(_siblings(divergence, group_table), SIBLING_GROUPS):
+        theirs = _calls_before(min(sibling.members), sibling.group.name, divergence.seq, lookup)
+        shared = before.keys() & theirs.keys()
+        if not shared or any(before[seq] != theirs[seq] for seq in shared):
+            continue  # It is of another stage, whose calls have other numbers.
         made = _made_by_all(sibling, divergence.seq, lookup)
         if made not in places or right not in (None, made):
-            return  # It runs another part, or they do not agree.
+            return  # They do not agree.
         right = made
         votes += len(sibling.members)
         then.add(_made_by_all(sibling, divergence.seq + 1, lookup))
@@ -50,6 +57,22 @@ def _siblings(divergence: Divergence, group_table: GroupTable) -> Iterator[Resol
         if one.group.description == description and description not in NO_DESCRIPTION:
             if one.group != divergence.group and not (one.doubtful or one.misnamed):
                 yield one
+
+
+def _calls_before(rank: int, name: str, seq: int, lookup: CallLookup) -> dict[int, _Place]:
+    """Operations and lines of a rank's earlier calls of a group, by number."""
+    entries = lookup.entries(rank)
+    if entries is None:
+        return {}
+    rows = entries.in_group(name) & ~entries.is_p2p & (entries.seq < seq)
+    sites: dict[int, object] = {}
+    found: dict[int, _Place] = {}
+    for row in np.flatnonzero(rows).tolist():
+        stack = int(entries.stack[row])
+        if stack not in sites:
+            sites[stack] = call_site(entries.stack_at(row))
+        found[int(entries.seq[row])] = (entries.operation_at(row).op, sites[stack])
+    return found
 
 
 def _place_of(call: Call) -> _Place | None:

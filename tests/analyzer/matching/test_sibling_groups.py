@@ -15,8 +15,16 @@ from hanglab.analyzer.verdict import Cause, Finding
 FORWARD, EVALUATION = 10, 57
 
 
-def job(sizes: Sequence[int], went_on: Collection[int], description: str = "mp") -> list[Finding]:
-    """Groups of these sizes that evaluate for the first time; some ranks go on instead."""
+def job(
+    sizes: Sequence[int],
+    went_on: Collection[int],
+    description: str = "mp",
+    other_stage: Collection[int] = (),
+) -> list[Finding]:
+    """Groups of these sizes that evaluate for the first time; some ranks go on instead.
+
+    Those of the ``other_stage`` have a call of their own before all others.
+    """
     dumps, first = [], 0
     for group, size in enumerate(sizes, start=1):
         ranks = range(first, first + size)
@@ -26,7 +34,9 @@ def job(sizes: Sequence[int], went_on: Collection[int], description: str = "mp")
         for rank in ranks:
             mine = [Row("all_reduce", n, group=str(group), line=FORWARD) for n in range(1, 5)]
             fifth = Row("all_reduce", 5, group=str(group), line=FORWARD, done=not parted)
-            if rank not in went_on:
+            if group in other_stage:
+                mine[0] = replace(mine[0], line=5)
+            elif rank not in went_on:
                 fifth = replace(fifth, line=EVALUATION, inputs=((2,),))
             mine.append(fifth)
             if not parted:
@@ -59,3 +69,11 @@ def test_groups_without_a_description_tell_nothing_of_each_other(description: st
 def test_more_ranks_that_went_on_than_made_the_call_are_not_overruled() -> None:
     (finding,) = job([2, 8], [3, 4, 5, 6, 7, 8])
     assert finding.culprits == [2, 9]
+
+
+def test_groups_of_another_stage_have_other_numbers() -> None:
+    """Their fifth call is the one that went on: by one call more before it, and not by a vote."""
+    (finding,) = job([2] * 4, [3], other_stage=[1, 3, 4])
+    assert finding.culprits == [2, 3] and finding.confidence <= 0.5
+    (finding,) = job([2] * 4, [3], other_stage=[3, 4])
+    assert finding.culprits == [3]
