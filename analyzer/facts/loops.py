@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_order import comes_before
+from hanglab.analyzer.facts.loop_rounds import rounds_begun
+from hanglab.analyzer.facts.source_loops import loop_end
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.thresholds import FEWEST_STEPS
 from hanglab.analyzer.flight_recorder.columns import Frame
@@ -280,11 +282,35 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
         if counted[0]:
             break
     if counted is None:
-        counted = _within_a_step(view, others, loops)
+        counted = _within_a_step(view, others, loops) or _by_rounds(facts, view, others, loops)
     if counted is not None:
         return counted
     fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
     return _compare_batches(view, fetching)
+
+
+def _by_rounds(
+    facts: CaseFacts, view: RankView, others: Sequence[RankView], left: Sequence[Loop]
+) -> tuple[int, str] | None:
+    """As :func:`steps_compared`, by the rounds that were recorded, from the outermost loop in.
+
+    A loop that has as many rounds on every rank each time counts how often it was come to.
+    """
+    counted: tuple[int, str] | None = None
+    for loop in reversed(left):
+        file, line = loop.frame.file, loop.first
+        end = loop_end(facts, file, line)
+        if end is not None and end.alike:
+            continue
+        mine = rounds_begun(view, file, line)
+        peers = [n for v in others if (n := rounds_begun(v, file, line)) is not None]
+        if mine is None or not peers:
+            return None
+        words = f"{mine} rounds of the loop of line {line}, its peers {min(peers)} or more"
+        counted = _compare(mine, peers), words
+        if counted[0]:
+            break
+    return counted
 
 
 def _within_a_step(
