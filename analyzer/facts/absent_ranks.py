@@ -121,7 +121,7 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         after = f", having left{by}{name_line(left)}" if by else ""
         kept, by_thread = _thread_that_is_left(view)
         words = f"it is shutting down{inside}{after}{kept}"
-        return Cause.TEARDOWN, SEEN, words, here or by_thread or left
+        return Cause.TEARDOWN, SEEN, words, here or left or by_thread
     if position.place is StackPlace.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"

@@ -73,7 +73,9 @@ def _by_loaders(mine: list[RankView], theirs: list[RankView]) -> FurtherRounds |
             return None
     least = min(one[0] for one in ours if one is not None)
     most = max(count for count, _ in known)
-    return FurtherRounds(f"{least} batches, where its peers' loaders ended after {most}", CONCLUDED)
+    # Nor need its last batch have been written down.
+    strength = CONCLUDED if len(whole) == len(known) else PLAUSIBLE
+    return FurtherRounds(f"{least} batches, where its peers' loaders ended after {most}", strength)
 
 
 def _was_killed(view: RankView) -> bool:

@@ -22,10 +22,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: Builtin functions that hand on as many items as they are given.
 _AS_MANY = frozenset({"enumerate", "reversed"})
 #: Methods of ``torch.nn.Module`` that list what a model is made of, which is no input.
-_PARTS = frozenset(
-    {"buffers", "children", "modules", "named_buffers", "named_children", "named_modules"}
-    | {"named_parameters", "parameters"}
-)
+_PARTS = frozenset({"buffers", "named_buffers", "named_parameters", "parameters"})
 
 
 @dataclass(frozen=True)

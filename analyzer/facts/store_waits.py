@@ -137,7 +137,7 @@ def _with_a_key_not_set(facts: CaseFacts, wait: StoreKeyUse) -> StoreKeyUse:
     found = {key for use in uses for key in (use.key, use.earlier)}
     # Of keys of one pattern the latest two are kept.
     forgotten = {_pattern(use.key) for use in uses if use.count > 2}
-    for key in (*wait.others, wait.key):
+    for key in (*wait.others, wait.key) if not facts.inputs.missing_ranks else ():
         if key not in found and _pattern(key) not in forgotten:
             return msgspec.structs.replace(wait, key=key)
     return wait

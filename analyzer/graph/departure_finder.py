@@ -38,7 +38,7 @@ class DepartureFinder:
 
     def find(self, divergences: Sequence[Divergence], waits: OpenOperations) -> LeftOrder | None:
         """The rank that left the order of all others; it decides differences that are open."""
-        if self._is_unnamed or not waits.by_rank:
+        if self._is_unnamed or not waits.by_rank or any(one.contradicted for one in divergences):
             return None
         if waits.all_issued and not divergences:
             # Who left a call out, or made one more, has somebody wait for what lacks.
@@ -62,7 +62,8 @@ class DepartureFinder:
         found = self._with_own_edit(found)
         for divergence in divergences:
             if not found.tied and found.rank in divergence.candidates:
-                divergence.deviating, divergence.candidates = (found.rank,), ()
+                left = {found.rank, *found.others}.intersection(divergence.candidates)
+                divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
         return found
 

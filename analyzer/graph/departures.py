@@ -111,7 +111,10 @@ class ProgramOrders:
         if not self._messages:
             # Stages of a pipeline have their own programs, of which no edit makes one of the other.
             apart = {one.groups for one in partings.values() if not one.is_of_one_program}
-            partings = {pair: one for pair, one in partings.items() if one.groups not in apart}
+            partings = {
+                pair: one for pair, one in partings.items()
+                if one.groups not in apart or one.parting.proved
+            }  # fmt: skip
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         parted = len(partings)
@@ -123,23 +126,27 @@ class ProgramOrders:
             return None  # Schedules of messages differ by rank, from the first round on.
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
-        parts = [partings] if self._messages and partings else stars(partings)
-        left = [self._find_among(one, unclear, waits) for one in parts]
+        parts = [(partings, 1)] if self._messages and partings else stars(partings)
+        left = [self._find_among(one, alike, unclear, waits) for one, alike in parts]
         first, *others = left or [None]
         if first is None or not others:
             return first
         # A whole replica may leave its loop: each of its ranks parts from those of the others.
-        alike = all(one and not one.tied and one.edit is first.edit for one in others)
+        alike = all(one and one.call is not None and one.call == first.call for one in others)
         ranks = tuple(sorted(one.rank for one in others if one is not None))
         return replace(first, others=ranks) if alike and not first.tied else None
 
     def _find_among(
         self,
         partings: Partings,
+        alike: int,
         unclear: int,
         waits: OpenOperations | None,
     ) -> LeftOrder | None:
-        """The departure among ranks that part; ``unclear``: other partings are of own orders."""
+        """The departure of a rank that parts, as so many do.
+
+        ``unclear``: how many other partings are of the ranks' own orders.
+        """
         odd = self._odd_one(partings)
         pair, parted = next(iter(partings.items()))
         tied = odd is None and len(partings) == 1 and self._are_alone(pair, parted)
@@ -150,7 +157,7 @@ class ProgramOrders:
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side) for side in sides):
             return None
-        departure = self._departure(odd, sides, tied=tied)
+        departure = self._departure(odd, sides, alike, tied=tied)
         if departure is None or waits is None:
             return departure
         if odd not in waits.by_rank and (
@@ -180,7 +187,9 @@ class ProgramOrders:
             for one, then in pairwise(self._projected(order, side.theirs))
         )
 
-    def _departure(self, odd: int, sides: list[PartedOrders], *, tied: bool) -> LeftOrder | None:
+    def _departure(
+        self, odd: int, sides: list[PartedOrders], alike: int, *, tied: bool
+    ) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""
         agreed = frozenset.intersection(*(s.parting.proved | s.parting.possible for s in sides))
         proved = agreed & frozenset[Edit]().union(*(s.parting.proved for s in sides))
@@ -196,7 +205,7 @@ class ProgramOrders:
         unheard = max(
             (self._unheard(call) for call in (here, there) if call is not None), default=0
         )
-        if 1 < len(sides) <= 1 + unheard:
+        if 1 < len(sides) <= alike + unheard:
             return None  # As many may have gone its way.
         return LeftOrder(
             odd,
@@ -215,6 +224,7 @@ class ProgramOrders:
             and here.place != there.place
             and {here.place, there.place} <= longest.mine.places & longest.theirs.places,
             alike=here is not None and there is not None and here.numbers == there.numbers,
+            call=None if here is None else (here.place, here.seq, here.numbers.lined),
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

@@ -38,7 +38,9 @@ class LeftOrder:
     alike: bool = False
     #: Its ring has lost the call; numbers of what came behind it tell.
     counted: bool = False
-    #: Other ranks that left it alike.
+    #: Place of the group, number, operation and line of its call; None behind its last one.
+    call: tuple[int, int, int] | None = None
+    #: Other ranks that left it by that call, too.
     others: tuple[int, ...] = ()
 
     @property

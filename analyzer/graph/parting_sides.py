@@ -7,10 +7,11 @@ from hanglab.analyzer.graph.parted_orders import PartedOrders
 Partings = dict[tuple[int, int], PartedOrders]
 
 
-def stars(partings: Partings) -> list[Partings]:
-    """Partings by the ranks from which all others part: one part where there is but one of them.
+def stars(partings: Partings) -> list[tuple[Partings, int]]:
+    """Partings by the ranks from which all others part, and how many such ranks part alike.
 
-    Of ranks that part, in two sides within which nobody does, those of the smaller side.
+    Of ranks that part, in two sides within which nobody does, those of the smaller side; one part
+    and one rank where there are no such sides.
     """
     clusters: list[Partings] = []
     for pair, parted in partings.items():
@@ -24,12 +25,15 @@ def stars(partings: Partings) -> list[Partings]:
     return [star for cluster in clusters for star in _by_smaller_side(cluster)]
 
 
-def _by_smaller_side(cluster: Partings) -> list[Partings]:
+def _by_smaller_side(cluster: Partings) -> list[tuple[Partings, int]]:
     ranks = {rank for pair in cluster for rank in pair}
     first = min(ranks)
     side = {rank for rank in ranks if (first, rank) not in cluster}
     odd, rest = sorted((side, ranks - side), key=len)
     crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
     if len(odd) == len(rest) or crossing != cluster.keys():
-        return [cluster]
-    return [{pair: one for pair, one in cluster.items() if rank in pair} for rank in sorted(odd)]
+        return [(cluster, 1)]
+    return [
+        ({pair: one for pair, one in cluster.items() if rank in pair}, len(odd))
+        for rank in sorted(odd)
+    ]

@@ -1,7 +1,7 @@
 """Groups beside one in which two sides differ, which run the same part of the program.
 
-Tensor-parallel groups of one job make the same calls under the same numbers.  What all members of
-others made is right, however few of this one did.
+Tensor-parallel groups of one job make the same calls under the same numbers.  Where as many of one
+group made a call as went on from it, what all members of others made tells who is right.
 """
 
 from __future__ import annotations
@@ -9,79 +9,109 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-import numpy as np
-
-from hanglab.analyzer.graph.thresholds import SIBLING_GROUPS
+from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, COMPARED_MEMBERS, SIBLING_GROUPS
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.group_names import NO_DESCRIPTION
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.signatures import call_site
 
-_Place = tuple[str, object]
-_OF_LINES = (Difference.OPERATION, Difference.CALL_SITE)
+#: What tells calls apart: the operation, or the line from which it is called.
+_Kind = object
 
 
 def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: CallLookup) -> None:
-    """Let groups of the same description tell the right one of calls from different lines.
+    """Let groups of the same description tell the right one of two calls from different lines.
 
-    Their members count with those of the group itself.
+    Only what members were in step with: a branch on the data, or another stage of a pipeline, makes
+    a group call otherwise by right.  Where they contradict the majority of the group, nobody is.
     """
-    sides = {rank: _place_of(call) for rank, call in divergence.calls.items()}
-    places = set(sides.values())
-    if divergence.difference not in _OF_LINES or len(places) < 2:
+    group = next(one for one in group_table.groups if one.group == divergence.group)
+    by_line = divergence.difference is Difference.CALL_SITE
+    if not by_line and divergence.difference is not Difference.OPERATION:
         return
-    before = _calls_before(min(sides), divergence.group.name, divergence.seq, lookup)
-    right, then, votes = None, set(), 0
-    for sibling in islice(_siblings(divergence, group_table), SIBLING_GROUPS):
-        theirs = _calls_before(min(sibling.members), sibling.group.name, divergence.seq, lookup)
-        shared = before.keys() & theirs.keys()
-        if not shared or any(before[seq] != theirs[seq] for seq in shared):
-            continue  # It is of another stage, whose calls have other numbers.
-        made = _made_by_all(sibling, divergence.seq, lookup)
-        if made not in places or right not in (None, made):
-            return  # They do not agree.
+    if len(group.members) > COMPARED_MEMBERS:
+        return
+    sides = {rank: _kind_of(call, by_line) for rank, call in divergence.calls.items()}
+    kinds = set(sides.values())
+    if len(kinds) != 2 or None in kinds:
+        return
+    marks = {rank: _marks(rank, group, divergence.seq, lookup) for rank in sides}
+    right: _Kind = None
+    then = set()
+    for sibling in islice(_siblings(group, group_table), SIBLING_GROUPS):
+        lookup.prefetch(sibling.members)
+        theirs = _marks(min(sibling.members), sibling, divergence.seq, lookup)
+        if not all(_are_in_step(mine, theirs) for mine in marks.values()):
+            continue
+        made = _made_by_all(sibling, divergence.seq, lookup, by_line)
+        if made is None:
+            continue
+        if made not in kinds or right not in (None, made):
+            return
         right = made
-        votes += len(sibling.members)
-        then.add(_made_by_all(sibling, divergence.seq + 1, lookup))
-    odd = tuple(sorted(rank for rank, place in sides.items() if place != right))
-    if right is None or 2 * len(odd) >= votes + len(sides):
+        then.add(_made_by_all(sibling, divergence.seq + 1, lookup, by_line))
+    odd = tuple(sorted(rank for rank, kind in sides.items() if kind != right))
+    if right is None or odd == divergence.deviating:
         return
-    divergence.deviating, divergence.candidates = odd, ()
-    divergence.skipped = divergence.skipped or {sides[rank] for rank in odd} == then
+    if divergence.deviating:
+        divergence.deviating, divergence.candidates = (), tuple(sorted(sides))
+        divergence.skipped, divergence.contradicted = False, True
+    else:
+        divergence.deviating, divergence.candidates = odd, ()
+        divergence.skipped = {sides[rank] for rank in odd} == then
 
 
-def _siblings(divergence: Divergence, group_table: GroupTable) -> Iterator[ResolvedGroup]:
-    description = divergence.group.description
+def _siblings(group: ResolvedGroup, group_table: GroupTable) -> Iterator[ResolvedGroup]:
+    description = group.group.description
     for one in group_table.groups:
-        if one.group.description == description and description not in NO_DESCRIPTION:
-            if one.group != divergence.group and not (one.doubtful or one.misnamed):
-                yield one
+        if one is group or one.group.description != description or one.doubtful or one.misnamed:
+            continue
+        if description not in NO_DESCRIPTION and 1 < len(one.members) <= COMPARED_MEMBERS:
+            yield one
 
 
-def _calls_before(rank: int, name: str, seq: int, lookup: CallLookup) -> dict[int, _Place]:
-    """Operations and lines of a rank's earlier calls of a group, by number."""
+def _marks(
+    rank: int, group: ResolvedGroup, seq: int, lookup: CallLookup
+) -> dict[tuple[str, int], int]:
+    """By name and number of a rank's calls of other groups its last call of the group before them.
+
+    Of those before the call of that number.
+    """
     entries = lookup.entries(rank)
+    found: dict[tuple[str, int], int] = {}
     if entries is None:
-        return {}
-    rows = entries.in_group(name) & ~entries.is_p2p & (entries.seq < seq)
-    sites: dict[int, object] = {}
-    found: dict[int, _Place] = {}
-    for row in np.flatnonzero(rows).tolist():
-        stack = int(entries.stack[row])
-        if stack not in sites:
-            sites[stack] = call_site(entries.stack_at(row))
-        found[int(entries.seq[row])] = (entries.operation_at(row).op, sites[stack])
+        return found
+    mine, last = entries.in_group(group.group.name), 0
+    for row in range(len(entries)):
+        if entries.is_p2p[row]:
+            continue
+        number = int(entries.seq[row])
+        if mine[row]:
+            last = number
+            if number >= seq:
+                break
+        elif last:
+            found[entries.group_at(row), number] = last
     return found
 
 
-def _place_of(call: Call) -> _Place | None:
+def _are_in_step(one: dict[tuple[str, int], int], other: dict[tuple[str, int], int]) -> bool:
+    """True if two ranks came to the calls that they share behind calls of the same numbers."""
+    shared = one.keys() & other.keys()
+    counts = {one[mark] for mark in shared}
+    return len(counts) >= AGREEING_COUNTS and all(one[mark] == other[mark] for mark in shared)
+
+
+def _kind_of(call: Call, by_line: bool) -> _Kind:
+    if not by_line:
+        return call.op
     site = call_site(call.stack)
     return None if site is None else (call.op, site)
 
 
-def _made_by_all(group: ResolvedGroup, seq: int, lookup: CallLookup) -> _Place | None:
-    """Operation and line of a number, where every member of the group shows the same."""
+def _made_by_all(group: ResolvedGroup, seq: int, lookup: CallLookup, by_line: bool) -> _Kind:
+    """The kind of call of a number, where every member of the group shows the same."""
     calls = [lookup.collective(rank, group, seq) for rank in group.members]
-    places = {_place_of(call) if call is not None else None for call in calls}
-    return places.pop() if len(places) == 1 else None
+    kinds = {_kind_of(call, by_line) if call is not None else None for call in calls}
+    return kinds.pop() if len(kinds) == 1 else None

@@ -71,4 +71,4 @@ USUAL_CALLS = 4
 #: Later collectives of a group among which a call is looked for that another thread was to make.
 TURNS_AHEAD = 8
 #: Other groups that are asked what the members of one were to call: each has to be read in full.
-SIBLING_GROUPS = 8
+SIBLING_GROUPS = 4

@@ -103,6 +103,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         return proposal
     if any(departure.tied for departure in facts.graph.departures):
         return proposal  # What each would have done otherwise leaves what the other has done.
+    if any(divergence.contradicted for divergence in facts.graph.divergences):
+        return proposal  # What several may have done alike is no fault of one.
     of_streams = any(
         c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles
     )

@@ -76,6 +76,8 @@ class Divergence:
     deviating: tuple[int, ...]
     #: Every rank that could be meant where ``deviating`` is empty.
     candidates: tuple[int, ...]
+    #: True where groups of the same description made the call of the few: nobody deviates for sure.
+    contradicted: bool = False
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False

@@ -39,7 +39,9 @@ class ExplainedPlay(DumpedPlay):
         held = {}
         for rank, mine in enumerate(self.play.operations):
             first = 1 + max((o.number for o in mine if o.done < inf), default=-1)
-            if any(later.thread == mine[first].thread for later in mine[first + 1 :]):
+            later = mine[first + 1 :]
+            unseen = rank in self.loss.missing and first < len(mine)
+            if unseen or any(one.thread == mine[first].thread for one in later):
                 held[rank] = first
         return held
 
@@ -106,6 +108,7 @@ class ExplainedPlay(DumpedPlay):
         threads = self.program.ranks[rank]
         return (
             rank not in self.loss.missing
+            and self.loss.moments[rank] == inf
             and not self.ring(rank).dropped
             and all(
                 self.is_in_sight(step) for steps in threads for step in steps if issues_of(step)

@@ -155,9 +155,10 @@ def _sides(subject: Subject) -> list[list[int]]:
     sides: dict[object, list[int]] = {}
     for rank in subject.culprits:
         call = calls.get(rank)
-        sides.setdefault(rank if call is None else (call.op, call_site(call.stack)), []).append(
-            rank
-        )
+        kind: object = rank
+        if call is not None:
+            kind = call.op, call_site(call.stack), call.arguments
+        sides.setdefault(kind, []).append(rank)
     return [*sides.values()] if len(sides) > 1 else [[rank] for rank in subject.culprits]
 
 

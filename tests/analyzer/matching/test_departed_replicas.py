@@ -15,8 +15,13 @@ from hanglab.analyzer.verdict import Cause, Finding
 STEPS = 4
 
 
-def job(replicas: int, tensor: int, left: Collection[int]) -> list[Finding]:
-    """Replicas of ``tensor`` ranks each; those that ``left`` have one step less, and a barrier."""
+def job(
+    replicas: int, tensor: int, left: Collection[int], lost: Collection[int] = ()
+) -> list[Finding]:
+    """Replicas of ``tensor`` ranks each; those that ``left`` have one step less, and a barrier.
+
+    Without the dumps of the ranks that are ``lost``.
+    """
     size, dumps = replicas * tensor, []
     for rank in range(size):
         replica, place = divmod(rank, tensor)
@@ -37,7 +42,8 @@ def job(replicas: int, tensor: int, left: Collection[int]) -> list[Finding]:
             rows.append(Row("all_reduce_barrier", 1, line=40, done=False))
         rows = [replace(row, extra={"thread_id": "140", "thread_name": "main"}) for row in rows]
         descriptions = {within: "tensor", across: "data"}
-        dumps.append(columns(rank, rows, members=groups, descriptions=descriptions))
+        if rank not in lost:
+            dumps.append(columns(rank, rows, members=groups, descriptions=descriptions))
     return synchronization_findings(build_wait_for_graph(dumps))
 
 
@@ -55,4 +61,14 @@ def test_a_replica_that_left_its_loop_is_named_as_a_whole(
 
 def test_of_two_replicas_nothing_tells_which_left_too_soon() -> None:
     for finding in job(2, 2, [1]):
+        assert finding.confidence <= 0.6 and len(finding.culprits) > 1
+
+
+@pytest.mark.parametrize(
+    ("replicas", "left", "lost"), [(4, [0], [4, 5]), (7, [0, 1], [10, 11, 12, 13])]
+)
+def test_replicas_without_dumps_may_have_left_as_well(
+    replicas: int, left: list[int], lost: list[int]
+) -> None:
+    for finding in job(replicas, 2, left, lost):
         assert finding.confidence <= 0.6 and len(finding.culprits) > 1

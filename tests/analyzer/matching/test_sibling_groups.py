@@ -9,71 +9,96 @@ import pytest
 from graph_rows import Row, columns
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Finding
 
-FORWARD, EVALUATION = 10, 57
+STEPS = 4
+EMBEDDING, FORWARD, EVALUATION, GRADIENTS, LAST_RANK = 5, 10, 57, 80, 90
 
 
-def job(
+def dumps(
     sizes: Sequence[int],
     went_on: Collection[int],
     description: str = "mp",
     other_stage: Collection[int] = (),
-) -> list[Finding]:
+    kind: str = "all_reduce",
+) -> list[RankDump]:
     """Groups of these sizes that evaluate for the first time; some ranks go on instead.
 
-    Those of the ``other_stage`` have a call of their own before all others.
+    Those of the ``other_stage`` have a call of their own before all others.  The evaluation is of
+    that ``kind``, and the last rank makes it from a line of its own.
     """
-    dumps, first = [], 0
-    for group, size in enumerate(sizes, start=1):
-        ranks = range(first, first + size)
-        first += size
-        parted = not set(ranks).isdisjoint(went_on)
-        members = {"0": range(sum(sizes)), str(group): ranks}
+    found, first, size = [], 0, sum(sizes)
+    for group, of in enumerate(sizes, start=1):
+        ranks = range(first, first + of)
+        first += of
+        name, parted = str(group), not set(ranks).isdisjoint(went_on)
         for rank in ranks:
-            mine = [Row("all_reduce", n, group=str(group), line=FORWARD) for n in range(1, 5)]
-            fifth = Row("all_reduce", 5, group=str(group), line=FORWARD, done=not parted)
-            if group in other_stage:
-                mine[0] = replace(mine[0], line=5)
-            elif rank not in went_on:
-                fifth = replace(fifth, line=EVALUATION, inputs=((2,),))
-            mine.append(fifth)
+            calls = [FORWARD] * STEPS + [FORWARD if rank in went_on else EVALUATION]
+            calls = [EMBEDDING, *calls] if group in other_stage else calls
             if not parted:
-                mine.append(Row("all_reduce", 6, group=str(group), line=FORWARD))
-                mine.append(Row("all_reduce", 1, line=80, done=False))
-            descriptions = {str(group): description}
-            dumps.append(columns(rank, mine, members=members, descriptions=descriptions))
-    return synchronization_findings(build_wait_for_graph(dumps))
+                calls.append(FORWARD)
+            rows, step = [], 0
+            for seq, line in enumerate(calls, start=1):
+                stands = parted and seq == len(calls)
+                row = Row("all_reduce", seq, group=name, line=line, done=not stands)
+                if line == EVALUATION:
+                    row = replace(row, op=kind, inputs=((2,),))
+                    row = replace(row, line=LAST_RANK) if rank == size - 1 else row
+                rows.append(row)
+                if line == FORWARD and not stands:
+                    step += 1
+                    last = not parted and seq == len(calls)
+                    rows.append(Row("all_reduce", step, line=GRADIENTS, done=not last))
+            members = {"0": range(size), name: ranks}
+            found.append(columns(rank, rows, members=members, descriptions={name: description}))
+    return found
 
 
+def findings(*arguments: object, **others: object) -> list[Finding]:
+    return synchronization_findings(build_wait_for_graph(dumps(*arguments, **others)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "_all_gather_base"])
 @pytest.mark.parametrize(
-    ("sizes", "went_on"),
-    [([2] * 4, [3]), ([2] * 4, [0]), ([4] * 4, [2, 3]), ([4] * 4, [5, 6, 7]), ([4] * 3, [9])],
+    ("sizes", "went_on"), [([2] * 4, [3]), ([2] * 4, [0]), ([4] * 4, [2, 3]), ([4] * 3, [9])]
 )
 def test_who_went_on_is_told_by_those_who_all_made_the_call(
-    sizes: list[int], went_on: list[int]
+    sizes: list[int], went_on: list[int], kind: str
 ) -> None:
-    (finding,) = job(sizes, went_on)
-    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, went_on)
+    (finding,) = findings(sizes, went_on, kind=kind)
+    assert finding.culprits == went_on and finding.confidence > 0.7
+    # Of one against three the group's own majority tells, and what follows has yet to come.
+    alone = Cause.COLLECTIVE_MISMATCH if sizes == [4] * 3 else Cause.SKIPPED_COLLECTIVE
+    assert finding.cause is alone
+
+
+def test_the_majority_of_a_group_is_not_right_against_its_siblings() -> None:
+    """Nor are these: a branch on the data makes a group call otherwise by right."""
+    graph = build_wait_for_graph(dumps([4] * 4, [5, 6, 7]))
+    verdict = conclude(CaseFacts(graph=graph, ranks={}))
+    assert verdict.culprits == [4, 5, 6, 7] and verdict.confidence <= 0.5
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "_all_gather_base"])
+def test_a_line_of_a_ranks_own_is_no_side(kind: str) -> None:
+    """Ranks 12 to 14 evaluate, and so does 15, from a line of its own; 13 went on."""
+    (finding,) = findings([4] * 4, [13], kind=kind)
+    assert finding.culprits == [13]
 
 
 @pytest.mark.parametrize("description", ["", "undefined"])
 def test_groups_without_a_description_tell_nothing_of_each_other(description: str) -> None:
-    (finding,) = job([2] * 4, [3], description)
+    (finding,) = findings([2] * 4, [3], description)
     assert finding.culprits == [2, 3] and finding.confidence <= 0.5
-    (finding,) = job([4] * 4, [5, 6, 7], description)
-    assert finding.culprits == [4]  # the minority of its own group
-
-
-def test_more_ranks_that_went_on_than_made_the_call_are_not_overruled() -> None:
-    (finding,) = job([2, 8], [3, 4, 5, 6, 7, 8])
-    assert finding.culprits == [2, 9]
 
 
 def test_groups_of_another_stage_have_other_numbers() -> None:
     """Their fifth call is the one that went on: by one call more before it, and not by a vote."""
-    (finding,) = job([2] * 4, [3], other_stage=[1, 3, 4])
+    (finding,) = findings([2] * 4, [3], other_stage=[1, 3, 4])
     assert finding.culprits == [2, 3] and finding.confidence <= 0.5
-    (finding,) = job([2] * 4, [3], other_stage=[3, 4])
+    (finding,) = findings([2] * 4, [3], other_stage=[3, 4])
     assert finding.culprits == [3]
