@@ -56,8 +56,12 @@ class PartedOrders:
 
     @property
     def is_of_one_program(self) -> bool:
-        """False if no edit makes one of the other."""
-        return self.counted or bool(self.parting.proved or self.parting.possible)
+        """False if no edit makes one of the other, from calls of groups that but one of them has.
+
+        In groups that both have a rank may have left their order by more than one edit.
+        """
+        edited = self.counted or self.parting.proved or self.parting.possible
+        return bool(edited) or self.groups <= self.mine.places & self.theirs.places
 
     @property
     def in_known_rounds(self) -> bool:
