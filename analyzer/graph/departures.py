@@ -127,7 +127,7 @@ class ProgramOrders:
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
         parts = [(partings, 1)] if self._messages and partings else stars(partings)
-        left = [self._find_among(one, alike, unclear, waits) for one, alike in parts]
+        left = [self._find_among(one, siding, unclear, waits) for one, siding in parts]
         first, *others = left or [None]
         if first is None or not others:
             return first
@@ -139,11 +139,11 @@ class ProgramOrders:
     def _find_among(
         self,
         partings: Partings,
-        alike: int,
+        siding: int,
         unclear: int,
         waits: OpenOperations | None,
     ) -> LeftOrder | None:
-        """The departure of a rank that parts, as so many do.
+        """The departure of a rank that parts; ``siding``: how many do alike, with it.
 
         ``unclear``: how many other partings are of the ranks' own orders.
         """
@@ -157,7 +157,7 @@ class ProgramOrders:
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side) for side in sides):
             return None
-        departure = self._departure(odd, sides, alike, tied=tied)
+        departure = self._departure(odd, sides, siding, tied=tied)
         if departure is None or waits is None:
             return departure
         if odd not in waits.by_rank and (
@@ -188,7 +188,7 @@ class ProgramOrders:
         )
 
     def _departure(
-        self, odd: int, sides: list[PartedOrders], alike: int, *, tied: bool
+        self, odd: int, sides: list[PartedOrders], siding: int, *, tied: bool
     ) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""
         agreed = frozenset.intersection(*(s.parting.proved | s.parting.possible for s in sides))
@@ -205,7 +205,7 @@ class ProgramOrders:
         unheard = max(
             (self._unheard(call) for call in (here, there) if call is not None), default=0
         )
-        if 1 < len(sides) <= alike + unheard:
+        if 1 < len(sides) <= siding + unheard:
             return None  # As many may have gone its way.
         return LeftOrder(
             odd,

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from hanglab.recorder.rank.hooks import Hooked
@@ -93,7 +94,8 @@ class StoreKeys(Hooked):
         key = arguments[1] if len(arguments) > 1 else named.get("key", named.get("keys"))
         others: list[str] = []
         if isinstance(key, (list, tuple)):
-            others = [one for one in key[:-1] if isinstance(one, str)][:_OTHERS]
+            kept = (one for one in key[:-1] if isinstance(one, str) and len(one) <= _LONGEST)
+            others = list(islice(kept, _OTHERS))
             key = key[-1] if key else None
         if not isinstance(key, str) or len(key) > _LONGEST:
             return None
@@ -145,7 +147,12 @@ class StoreKeys(Hooked):
     def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def write_key(*args: Any, **kwargs: Any) -> Any:
-            self._note("set", args, kwargs)
+            keys = args[1] if len(args) > 1 else kwargs.get("keys")
+            if isinstance(keys, (list, tuple)):
+                for key in keys:
+                    self._note("set", (args[0], key), {})
+            else:
+                self._note("set", args, kwargs)
             return original(*args, **kwargs)
 
         return write_key

@@ -125,6 +125,15 @@ def test_who_makes_a_store_waits_there_for_the_others(keys: StoreKeys) -> None:
     assert TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port > 0
 
 
+def test_a_call_that_writes_several_keys_sets_each(keys: StoreKeys) -> None:
+    from torch.distributed import HashStore
+
+    store = HashStore()
+    store.multi_set(["a", "b"], ["x", "y"])
+    assert used(keys) == {("set", "", "a", 1), ("set", "", "b", 1)}
+    assert store.get("a") == b"x"
+
+
 def test_all_keys_of_a_call_that_waits_are_kept_until_it_ends(keys: StoreKeys) -> None:
     from torch.distributed import HashStore
 
@@ -135,12 +144,12 @@ def test_all_keys_of_a_call_that_waits_are_kept_until_it_ends(keys: StoreKeys) -
         deadline = time.monotonic() + 30
         while not seen and time.monotonic() < deadline:
             seen.extend(row for row in keys.rows() if row["waiting"])
-        for key in ("a", "b", "c"):
+        for key in ("a", "b" * 300, "b", "c"):
             bottom.set(key, "x")
 
     watching = threading.Thread(target=look)
     watching.start()
-    bottom.wait(["a", "b", "c"])
+    bottom.wait(["a", "b" * 300, "b", "c"])
     watching.join()
     assert [(one["key"], one["others"]) for one in seen] == [("c", ["a", "b"])]
     assert all(row["others"] == [] for row in keys.rows())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import inf
 
 import pytest
@@ -21,6 +22,16 @@ class EveryPlay(ExplainedPlay):
 
     def _may_hold(self, played: Played) -> bool:
         return True
+
+    @cached_property
+    def _oldest_held(self) -> dict[int, int]:
+        """Also where nothing came behind it."""
+        held = {}
+        for rank, mine in enumerate(self.play.operations):
+            first = 1 + max((o.number for o in mine if o.done < inf), default=-1)
+            if first < len(mine):
+                held[rank] = first
+        return held
 
 
 def truths(play: ExplainedPlay) -> list[object]:

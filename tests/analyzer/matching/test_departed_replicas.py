@@ -60,7 +60,9 @@ def test_a_replica_that_left_its_loop_is_named_as_a_whole(
 
 
 def test_of_two_replicas_nothing_tells_which_left_too_soon() -> None:
-    for finding in job(2, 2, [1]):
+    findings = job(2, 2, [1])
+    assert findings
+    for finding in findings:
         assert finding.confidence <= 0.6 and len(finding.culprits) > 1
 
 
@@ -70,5 +72,7 @@ def test_of_two_replicas_nothing_tells_which_left_too_soon() -> None:
 def test_replicas_without_dumps_may_have_left_as_well(
     replicas: int, left: list[int], lost: list[int]
 ) -> None:
-    for finding in job(replicas, 2, left, lost):
+    findings = job(replicas, 2, left, lost)
+    assert findings
+    for finding in findings:
         assert finding.confidence <= 0.6 and len(finding.culprits) > 1
