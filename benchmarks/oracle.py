@@ -94,7 +94,7 @@ def main() -> int:
     table: dict[tuple[str, ...], Counter[str]] = {}
     bad: list[Result] = []
     seconds = 0.0
-    began = monotonic()
+    began = told = monotonic()
     for block, took in results(options.cases, options.seed, options.jobs):
         seconds += took
         for result in block:
@@ -104,6 +104,9 @@ def main() -> int:
             counts["decidable"] += result.decidable
             if result.text:
                 bad.append(result)
+        if monotonic() - told > 60:
+            told = monotonic()
+            print_progress(table, told - began)
         if monotonic() - began > options.seconds:
             break
     print_table(table)
@@ -118,6 +121,13 @@ def main() -> int:
     print(f"inconclusive although decidable: {missed:.3%} of {total['decidable']}")
     print(f"{cases} cases, {seconds / max(1, cases) * 1e3:.0f} ms of processor time each")
     return 1 if any(total[j.value] for j in FALSE) or missed > 0.01 else 0
+
+
+def print_progress(table: dict[tuple[str, ...], Counter[str]], seconds: float) -> None:
+    total = sum(table.values(), Counter())
+    cases = sum(total[judgement.value] for judgement in Judgement)
+    false = ", ".join(f"{total[j.value]} {j.value}" for j in (*FALSE, Judgement.MISSED))
+    print(f"{cases} cases in {seconds / 60:.0f} min: {false}", file=sys.stderr, flush=True)
 
 
 def print_table(table: dict[tuple[str, ...], Counter[str]]) -> None:

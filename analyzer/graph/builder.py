@@ -217,6 +217,8 @@ class _Builder:
                 self._merged, waits, self._calls, self._departures.left_own_order_at
             )
         told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
+        if not graph.departures:
+            self._settle_messages_by_siblings(graph)
         if stopped is None and not (told or self._progressing):
             ended = list(find_ended_otherwise(waits, self._calls))
         graph.ended_otherwise = ended
@@ -236,6 +238,18 @@ class _Builder:
         ends = {sink.rank for sink in graph.sinks if sink.unknown or sink.hidden}
         graph.needs = [self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)]
         return graph
+
+    def _settle_messages_by_siblings(self, graph: WaitForGraph) -> None:
+        """Let other replicas tell which end of a message, or whose turn in a ring, is wrong."""
+        tied = [(one.ends, (one.call.rank,)) for one in graph.unmatched if not one.deviating]
+        rings = [(one.ranks, one.ranks) for one in graph.cycles if one.p2p]
+        for ranks, waiting in (*tied, *rings):
+            departure = self._departures.find_among_siblings(ranks, waiting)
+            if departure is not None:
+                graph.departures = [shown_departure(departure, self._calls)]
+                graph.unmatched = [one for one in graph.unmatched if one.deviating]
+                graph.cycles = [one for one in graph.cycles if not one.p2p]
+                return
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:
         """True if a rank alone waits for a sink in what need not be its turn."""

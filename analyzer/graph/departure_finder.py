@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from hanglab.analyzer.graph.own_orders import (
     repeats_at_once,
 )
 from hanglab.analyzer.graph.roots import reaching
+from hanglab.analyzer.graph.sibling_replicas import SiblingReplicas
 from hanglab.analyzer.graph.thresholds import MOST_IN_ORDER
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -116,6 +117,12 @@ class DepartureFinder:
                 )  # fmt: skip
         return None
 
+    def find_among_siblings(
+        self, ranks: Iterable[int], waiting: Iterable[int]
+    ) -> LeftOrder | None:
+        """The one of ranks that miss each other's messages that left what its siblings do."""
+        return None if self._is_unnamed else self._replicas.find_departed(ranks, waiting)
+
     def left_own_order_at(self, rank: int) -> int | None:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""
         return self._own_orders.broken_at(rank)
@@ -149,3 +156,7 @@ class DepartureFinder:
     @cached_property
     def _own_orders(self) -> OwnOrders:
         return OwnOrders(self._message_orders.by_rank)
+
+    @cached_property
+    def _replicas(self) -> SiblingReplicas:
+        return SiblingReplicas(self._message_orders.whole, self._merged, self._group_table)

@@ -22,6 +22,7 @@ from hanglab.analyzer.graph.issued_orders import (
     IssuedCall,
     IssuedOrder,
     OrderReader,
+    since_first_common,
 )
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
@@ -379,10 +380,10 @@ class ProgramOrders:
     ) -> tuple[list[IssuedCall], list[IssuedCall], list[Token], list[Token]] | None:
         """Two orders from the first place known on both sides on, and what they would call it."""
         if not (mine.whole and theirs.whole):
-            starts = _first_common(here, there)
-            if starts is None:
+            since = since_first_common(here, there)
+            if since is None:
                 return None
-            here, there = _since(here, there, starts), _since(there, here, starts[::-1])
+            here, there = since
         common = mine.places & theirs.places
         # Where one of the two has no lines, nothing but the rest can be compared.
         lines = bool(mine.sites and theirs.sites)
@@ -511,26 +512,5 @@ def _is_missed(rank: int, waits: OpenOperations, *, tied: bool) -> bool:
     )
 
 
-def _first_common(here: list[IssuedCall], there: list[IssuedCall]) -> tuple[int, int] | None:
-    numbers = {
-        (one.place, one.seq): at for at, one in reversed(list(enumerate(there))) if not one.message
-    }
-    for at, one in enumerate(here):
-        if not one.message and (one.place, one.seq) in numbers:
-            return at, numbers[one.place, one.seq]
-    return None
-
-
 def _done(issued: list[IssuedCall]) -> int:
     return next((at for at, one in enumerate(issued) if not one.done), len(issued))
-
-
-def _since(
-    here: list[IssuedCall], there: list[IssuedCall], starts: tuple[int, int]
-) -> list[IssuedCall]:
-    """Operations of one order from its start on, without those that the other has before its own.
-
-    Both have done them: in the round in which a ring begins each may have an order of its own.
-    """
-    before = {(one.place, one.seq) for one in there[: starts[1]] if not one.message}
-    return [o for o in here[starts[0] :] if o.message or (o.place, o.seq) not in before]

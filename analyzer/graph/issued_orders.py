@@ -181,3 +181,34 @@ def _with_unknown(issued: list[IssuedCall]) -> list[IssuedCall]:
             last[one.place] = one.seq
         found.append(one)
     return found
+
+
+def since_first_common(
+    here: list[IssuedCall], there: list[IssuedCall]
+) -> tuple[list[IssuedCall], list[IssuedCall]] | None:
+    """Two orders from the first collective on that both have; None where there is none."""
+    starts = _first_common(here, there)
+    if starts is None:
+        return None
+    return _since(here, there, starts), _since(there, here, starts[::-1])
+
+
+def _first_common(here: list[IssuedCall], there: list[IssuedCall]) -> tuple[int, int] | None:
+    numbers = {
+        (one.place, one.seq): at for at, one in reversed(list(enumerate(there))) if not one.message
+    }
+    for at, one in enumerate(here):
+        if not one.message and (one.place, one.seq) in numbers:
+            return at, numbers[one.place, one.seq]
+    return None
+
+
+def _since(
+    here: list[IssuedCall], there: list[IssuedCall], starts: tuple[int, int]
+) -> list[IssuedCall]:
+    """Operations of one order from its start on, without those that the other has before its own.
+
+    Both have done them: in the round in which a ring begins each may have an order of its own.
+    """
+    before = {(one.place, one.seq) for one in there[: starts[1]] if not one.message}
+    return [o for o in here[starts[0] :] if o.message or (o.place, o.seq) not in before]

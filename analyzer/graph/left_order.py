@@ -42,6 +42,8 @@ class LeftOrder:
     call: tuple[int, int, int] | None = None
     #: Other ranks that left it by that call, too.
     others: tuple[int, ...] = ()
+    #: Ranks in its place in other replicas, who keep the order, where no others are compared.
+    siblings: tuple[int, ...] = ()
 
     @property
     def edit(self) -> Edit | None:

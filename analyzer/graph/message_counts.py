@@ -52,13 +52,17 @@ class _Messages:
     rounds: list[Counter[_Use]]
 
     def most(self, use: _Use) -> int | None:
-        """The most of a kind in an earlier round; None where too few are known."""
+        """The number of a kind in each earlier round that had any; None where too few are known.
+
+        Or where these differ: a program may have more from round to round.
+        """
         known = [one[use] for one in self.rounds]
-        return max(known) if len(known) >= KNOWN_ROUNDS else None
+        counts = {count for count in known if count} or {0}
+        return counts.pop() if len(known) >= KNOWN_ROUNDS and len(counts) == 1 else None
 
     def fewest(self, use: _Use) -> int | None:
-        known = [one[use] for one in self.rounds]
-        return min(known) if len(known) >= KNOWN_ROUNDS else None
+        """That number, or 0 if some earlier round had none."""
+        return self.most(use) if all(one[use] for one in self.rounds) else 0
 
 
 def find_miscount(

@@ -13,6 +13,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.batches import batched_entries
+from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import (
     CLOCK_MARGIN_NS,
@@ -74,8 +75,10 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
             due = due[due < pending.index]
         order = _order(mine, due, pending.index)
         late = order in (OwedOrder.LATE, OwedOrder.LEFT_OUT)
-        if late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
+        if late and pending.seq is None and not has_known_rounds(entries, pending.index):
             order = OwedOrder.UNKNOWN  # A schedule of messages may have come to its next phase.
+        elif late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
+            order = OwedOrder.UNKNOWN
         if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
             order = OwedOrder.LEFT_OUT
         goes_on = None

@@ -12,6 +12,7 @@ from hanglab.analyzer.graph.entry_order import (
     have_crossed,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
+from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
 from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
 from hanglab.analyzer.graph.owed_operations import (
@@ -300,7 +301,9 @@ class RingReader:
         indices = {rank: waiting.waiters[rank].index for rank, waiting in cycle.places.items()}
         p2p = all(waiting.seq is None for waiting in cycle.places.values())
         rank_ahead = find_rank_ahead(indices, self._lookup) if p2p else None
-        if rank_ahead is None:
+        if rank_ahead is None or not has_known_rounds(
+            self._lookup.entries(rank_ahead), indices[rank_ahead]
+        ):
             return None
         waiter = next(r for r, w in cycle.places.items() if rank_ahead in w.blockers(r))
         if not jumps_over(

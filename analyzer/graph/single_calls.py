@@ -156,6 +156,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         left_by_others=departure.left_by_others,
         counted=departure.counted,
         others=departure.others,
+        siblings=departure.siblings,
     )
 
 

@@ -121,6 +121,12 @@ class Unmatched:
     #: The other half is there, behind what its rank waits in.
     queued: bool = False
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The rank that waits, and the one that owes it the other half, where that is known."""
+        other = self.call.peer if self.instead is None else self.instead.rank
+        return (self.call.rank,) if other is None else (self.call.rank, other)
+
 
 @dataclass
 class EndedOtherwise:
@@ -161,6 +167,8 @@ class OrderDeparture:
     counted: bool = False
     #: Other ranks that left it alike.
     others: tuple[int, ...] = ()
+    #: Those who keep the order are the ranks in its place in other replicas.
+    siblings: tuple[int, ...] = ()
 
 
 @dataclass

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.mismatched_halves import first_untaken_send
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
@@ -181,8 +182,11 @@ def _expected(wrong_peer: WrongPeer) -> list[_Use]:
 
 def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if the rank has this peer this once, and often had the one that waits."""
-    mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup)
-    return mine[_own(wrong_peer.rank, wrong_peer.waiting)] < 2 and any(
+    rank, waiting = wrong_peer.rank, wrong_peer.waiting
+    if not has_known_rounds(lookup.entries(rank), waiting.waiters[rank].index):
+        return False
+    mine = _uses(rank, waiting, lookup)
+    return mine[_own(rank, waiting)] < 2 and any(
         mine[use] >= USUAL_MESSAGES for use in _expected(wrong_peer)
     )
 

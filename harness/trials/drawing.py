@@ -9,7 +9,7 @@ from hanglab.harness.trials.faults import CAUSES, DIFFERENCES, Fault, play_with,
 from hanglab.harness.trials.losses import KINDS, random_loss
 from hanglab.harness.trials.player import Play
 from hanglab.harness.trials.programs import Program, Transport, issues_of
-from hanglab.harness.trials.shapes import SHAPES
+from hanglab.harness.trials.shapes import LATER_SHAPES, SHAPES
 from hanglab.harness.trials.truth import Trial
 
 FAULTS = (
@@ -17,6 +17,8 @@ FAULTS = (
     "root", "splits", "peer", "order", "wrong_group", "drift", "two",
 )  # fmt: skip
 _SINGLE = tuple(kind for kind in CAUSES)
+#: Seeds from this one on are of the later shapes as well.
+LATER_SEEDS = 2_000_000_000
 #: Faults that leave an operation in one way, whatever their value is.
 _ONE_WAY = ("skip", "dtype", "kind")
 
@@ -33,7 +35,8 @@ def random_transport(random: Random) -> Transport:
 def make_trial(seed: int) -> Trial | None:
     """The trial of that seed; None if its fault has no place, or leaves nothing open."""
     random = Random(seed)
-    program = random.choice(SHAPES)(random)
+    shapes = SHAPES if seed < LATER_SEEDS else (*SHAPES, *LATER_SHAPES)
+    program = random.choice(shapes)(random)
     kind = random.choice(FAULTS)
     program = replace(program, transport=random_transport(random))
     return assemble(seed, random, program, kind)

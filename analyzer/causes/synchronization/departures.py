@@ -9,7 +9,7 @@ from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.signatures import argument_difference
-from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import UNTOLD, name_ranks
 
@@ -84,6 +84,8 @@ def _cause(departure: OrderDeparture) -> Cause:
 def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
         return TIED
+    if len(departure.siblings) == 1:
+        return CANDIDATES
     return SEEN if departure.left_out or departure.added else CONCLUDED
 
 
@@ -130,6 +132,8 @@ def _summary(departure: OrderDeparture) -> str:
             f"{who} called {mine}, which {_unlike(departure)}; all others wait where they stand in "
             f"their own rounds, rank {_peer(departure)} in {theirs}."
         )
+    if departure.siblings:
+        return _summary_by_siblings(departure)
     if departure.left_out:
         return (
             f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on "
@@ -144,6 +148,17 @@ def _summary(departure: OrderDeparture) -> str:
         f"{who} called {mine} where the order that all its peers keep has {theirs}. Whether it "
         "left that out, put it behind, or has one call too many is in what it would call next."
     )
+
+
+def _summary_by_siblings(departure: OrderDeparture) -> str:
+    """The sentence of a rank whose place in other replicas tells what it was to do."""
+    mine = name_call(departure.call) if departure.call is not None else "nothing more"
+    theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
+    siblings = name_ranks(departure.siblings)
+    words = f"rank {departure.rank} called {mine} where {siblings}, in its place in other replicas,"
+    words = words[0].upper() + words[1:]
+    called = "called" if len(departure.siblings) > 1 else "called"
+    return f"{words} {called} {theirs}; the other ends of its messages do what their own siblings do."
 
 
 def _is_one_call_in_two_groups(departure: OrderDeparture) -> bool:

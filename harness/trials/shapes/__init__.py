@@ -33,6 +33,7 @@ from hanglab.harness.trials.shapes.pipelines import (
     one_forward_one_backward,
     overlap,
 )
+from hanglab.harness.trials.shapes.replicas import evaluating_loop, replicated_pipeline
 
 Shape = Callable[[Random], Program]
 
@@ -42,3 +43,6 @@ SHAPES: tuple[Shape, ...] = (
     tensor_and_data, experts, halo, context_ring, rank_dependent_order, subsets,
     threads_of_a_rank,
 )  # fmt: skip
+
+#: Drawn from as well by seeds that tests have not held before there were these.
+LATER_SHAPES: tuple[Shape, ...] = (replicated_pipeline, evaluating_loop)
