@@ -89,11 +89,14 @@ class ProgramOrders:
     def by_rank(self) -> Mapping[int, Sequence[IssuedOrder]]:
         return self._orders
 
-    def parting(self, one: int, other: int) -> PartedOrders | None:
-        """The first place at which two ranks part, on whichever threads of theirs."""
+    def parting(self, one: int, other: int, *, sizes: bool = False) -> PartedOrders | None:
+        """The first place at which two ranks part, on whichever threads of theirs.
+
+        ``sizes``: also by sizes in groups that they do not share, as other stages have by right.
+        """
         for mine in self._orders.get(one, ()):
             theirs = self._counterpart(mine, other)
-            found = None if theirs is None else self._compare(mine, theirs)
+            found = None if theirs is None else self._compare(mine, theirs, sizes=sizes)
             if found is not None:
                 return found
         return None
@@ -104,11 +107,11 @@ class ProgramOrders:
         Of one that explains who waits for whom, unless ``waits`` is None.  None where it only
         did its operations in another order, which may be harmless: rings of waits tell.
         """
-        partings = {
-            pair: found
-            for pair in combinations(sorted(self._orders), 2)
-            if (found := self.parting(*pair)) is not None
-        }
+        partings = self._partings()
+        if len(partings) == 1 and all(one.is_of_arguments for one in partings.values()):
+            # Of two that differ in their own group those tell who run the same part elsewhere.
+            sized = self._partings(sizes=True)
+            partings = partings if self._odd_one(sized) is None else sized
         if not self._messages:
             # Stages of a pipeline have their own programs, of which no edit makes one of the other.
             apart = {one.groups for one in partings.values() if not one.is_of_one_program}
@@ -136,6 +139,11 @@ class ProgramOrders:
         alike = all(one and one.call is not None and one.call == first.call for one in others)
         ranks = tuple(sorted(one.rank for one in others if one is not None))
         return replace(first, others=ranks) if alike and not first.tied else None
+
+    def _partings(self, *, sizes: bool = False) -> Partings:
+        pairs = combinations(sorted(self._orders), 2)
+        found = {pair: self.parting(*pair, sizes=sizes) for pair in pairs}
+        return {pair: one for pair, one in found.items() if one is not None}
 
     def _find_among(
         self,
@@ -324,12 +332,14 @@ class ProgramOrders:
 
         return max(filter(common, self._orders.get(other, ())), key=common, default=None)
 
-    def _compare(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
+    def _compare(
+        self, mine: IssuedOrder, theirs: IssuedOrder, *, sizes: bool = False
+    ) -> PartedOrders | None:
         counted = self._compare_counts(mine, theirs)
         if counted is not None:
             return counted  # Numbers by which orders would be laid beside each other are shifted.
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
-        tokens = self._tokens(mine, theirs, here, there)
+        tokens = self._tokens(mine, theirs, here, there, sizes=sizes)
         if tokens is None:
             return None
         here, there, first, second = tokens
@@ -377,8 +387,13 @@ class ProgramOrders:
         theirs: IssuedOrder,
         here: list[IssuedCall],
         there: list[IssuedCall],
+        *,
+        sizes: bool = False,
     ) -> tuple[list[IssuedCall], list[IssuedCall], list[Token], list[Token]] | None:
-        """Two orders from the first place known on both sides on, and what they would call it."""
+        """Two orders from the first place known on both sides on, and what they would call it.
+
+        ``sizes``: with those in groups that but one of the two is in.
+        """
         if not (mine.whole and theirs.whole):
             since = since_first_common(here, there)
             if since is None:
@@ -396,6 +411,8 @@ class ProgramOrders:
             numbers = one.numbers
             if not lines:
                 return numbers.plain
+            if not (sizes or one.place in common):
+                return numbers.lined
             if sized:
                 return numbers.call
             return numbers.lined if numbers.lined in unsized else numbers.lined_input

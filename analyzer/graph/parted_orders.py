@@ -64,6 +64,12 @@ class PartedOrders:
         return bool(edited) or self.groups <= self.mine.places & self.theirs.places
 
     @property
+    def is_of_arguments(self) -> bool:
+        """True if both made one call, with other arguments."""
+        mine, theirs = self.calls
+        return mine is not None and theirs is not None and mine.is_one_with(theirs)
+
+    @property
     def in_known_rounds(self) -> bool:
         """True if both had repeated what they do in common before they parted."""
         first, _ = self.tokens
