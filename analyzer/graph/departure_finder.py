@@ -15,6 +15,7 @@ from hanglab.analyzer.graph.own_orders import (
     may_repeat,
     repeats_at_once,
 )
+from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.roots import reaching
 from hanglab.analyzer.graph.sibling_replicas import SiblingReplicas
 from hanglab.analyzer.graph.thresholds import MOST_IN_ORDER
@@ -159,4 +160,5 @@ class DepartureFinder:
 
     @cached_property
     def _replicas(self) -> SiblingReplicas:
-        return SiblingReplicas(self._message_orders.whole, self._merged, self._group_table)
+        replicas = Replicas(self._merged, self._group_table)
+        return SiblingReplicas(self._message_orders.whole, replicas)

@@ -27,6 +27,7 @@ from hanglab.analyzer.graph.issued_orders import (
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
 from hanglab.analyzer.graph.parting_sides import Partings, stars
+from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -60,6 +61,7 @@ class ProgramOrders:
     ) -> None:
         self._messages = messages
         self._groups = group_table.groups
+        self._replicas = Replicas(merged, group_table)
         self._orders: dict[int, list[IssuedOrder]] = {}
         ranks = sorted(merged.ranks) if len(merged.ranks) <= COMPARED_ORDERS else []
         lookup.prefetch(ranks)
@@ -89,14 +91,11 @@ class ProgramOrders:
     def by_rank(self) -> Mapping[int, Sequence[IssuedOrder]]:
         return self._orders
 
-    def parting(self, one: int, other: int, *, sizes: bool = False) -> PartedOrders | None:
-        """The first place at which two ranks part, on whichever threads of theirs.
-
-        ``sizes``: also by sizes in groups that they do not share, as other stages have by right.
-        """
+    def parting(self, one: int, other: int) -> PartedOrders | None:
+        """The first place at which two ranks part, on whichever threads of theirs."""
         for mine in self._orders.get(one, ()):
             theirs = self._counterpart(mine, other)
-            found = None if theirs is None else self._compare(mine, theirs, sizes=sizes)
+            found = None if theirs is None else self._compare(mine, theirs)
             if found is not None:
                 return found
         return None
@@ -107,11 +106,11 @@ class ProgramOrders:
         Of one that explains who waits for whom, unless ``waits`` is None.  None where it only
         did its operations in another order, which may be harmless: rings of waits tell.
         """
-        partings = self._partings()
-        if len(partings) == 1 and all(one.is_of_arguments for one in partings.values()):
-            # Of two that differ in their own group those tell who run the same part elsewhere.
-            sized = self._partings(sizes=True)
-            partings = partings if self._odd_one(sized) is None else sized
+        partings = {
+            pair: found
+            for pair in combinations(sorted(self._orders), 2)
+            if (found := self.parting(*pair)) is not None
+        }
         if not self._messages:
             # Stages of a pipeline have their own programs, of which no edit makes one of the other.
             apart = {one.groups for one in partings.values() if not one.is_of_one_program}
@@ -139,11 +138,6 @@ class ProgramOrders:
         alike = all(one and one.call is not None and one.call == first.call for one in others)
         ranks = tuple(sorted(one.rank for one in others if one is not None))
         return replace(first, others=ranks) if alike and not first.tied else None
-
-    def _partings(self, *, sizes: bool = False) -> Partings:
-        pairs = combinations(sorted(self._orders), 2)
-        found = {pair: self.parting(*pair, sizes=sizes) for pair in pairs}
-        return {pair: one for pair, one in found.items() if one is not None}
 
     def _find_among(
         self,
@@ -203,7 +197,7 @@ class ProgramOrders:
         agreed = frozenset.intersection(*(s.parting.proved | s.parting.possible for s in sides))
         proved = agreed & frozenset[Edit]().union(*(s.parting.proved for s in sides))
         possible = agreed - proved
-        longest = max(sides, key=lambda side: len(side.theirs.issued))
+        longest = max(sides, key=lambda side: (side.is_of_own_group, len(side.theirs.issued)))
         here, there = longest.calls
         predicted = {side.predicted for side in sides}
         told = agreed or predicted == {Edit.LEFT_OUT}  # Of several no single edit is told.
@@ -332,14 +326,12 @@ class ProgramOrders:
 
         return max(filter(common, self._orders.get(other, ())), key=common, default=None)
 
-    def _compare(
-        self, mine: IssuedOrder, theirs: IssuedOrder, *, sizes: bool = False
-    ) -> PartedOrders | None:
+    def _compare(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
         counted = self._compare_counts(mine, theirs)
         if counted is not None:
             return counted  # Numbers by which orders would be laid beside each other are shifted.
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
-        tokens = self._tokens(mine, theirs, here, there, sizes=sizes)
+        tokens = self._tokens(mine, theirs, here, there)
         if tokens is None:
             return None
         here, there, first, second = tokens
@@ -387,13 +379,8 @@ class ProgramOrders:
         theirs: IssuedOrder,
         here: list[IssuedCall],
         there: list[IssuedCall],
-        *,
-        sizes: bool = False,
     ) -> tuple[list[IssuedCall], list[IssuedCall], list[Token], list[Token]] | None:
-        """Two orders from the first place known on both sides on, and what they would call it.
-
-        ``sizes``: with those in groups that but one of the two is in.
-        """
+        """Two orders from the first place known on both sides on, and what they would call it."""
         if not (mine.whole and theirs.whole):
             since = since_first_common(here, there)
             if since is None:
@@ -411,8 +398,6 @@ class ProgramOrders:
             numbers = one.numbers
             if not lines:
                 return numbers.plain
-            if not (sizes or one.place in common):
-                return numbers.lined
             if sized:
                 return numbers.call
             return numbers.lined if numbers.lined in unsized else numbers.lined_input
@@ -466,8 +451,13 @@ class ProgramOrders:
         return usual, harmless
 
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
-        """Operations that the other rank would do as well."""
-        common, sites = mine.places & theirs.places, mine.sites & theirs.sites
+        """Operations that the other rank would do as well.
+
+        Stages of a pipeline come to one line in orders of their own.
+        """
+        common = mine.places & theirs.places
+        alike = self._replicas.run_alike(mine.rank, theirs.rank)
+        sites = mine.sites & theirs.sites if alike else frozenset()
         return [one for one in mine.issued if one.place in common or one.site in sites]
 
 

@@ -64,10 +64,10 @@ class PartedOrders:
         return bool(edited) or self.groups <= self.mine.places & self.theirs.places
 
     @property
-    def is_of_arguments(self) -> bool:
-        """True if both made one call, with other arguments."""
-        mine, theirs = self.calls
-        return mine is not None and theirs is not None and mine.is_one_with(theirs)
+    def is_of_own_group(self) -> bool:
+        """True if the second's call is one that the first was to take part in."""
+        _, theirs = self.calls
+        return theirs is not None and theirs.place in self.mine.places
 
     @property
     def in_known_rounds(self) -> bool:

@@ -154,7 +154,7 @@ class RingReader:
                 self.undecided.update(ranks)
                 return
         if not cycle.certain and (
-            all(p2p)
+            any(p2p)
             or any_left_out(cycle)
             or any_come_unseen(cycle, self._lookup)
             or any_of_a_batch(cycle, waits, self._merged, self._lookup)

@@ -1,7 +1,6 @@
 """Replicas of a pipeline beside the one whose ranks miss each other's messages.
 
-Each tensor-parallel rank, and each data-parallel replica, has a pipeline of its own, and all of
-them run one program with other groups and other peers.  Where a message has no other half, the end
+All run one program with other groups and other peers.  Where a message has no other half, the end
 that left what the ranks in its place elsewhere do is the one that departed, if the other end kept
 to it.
 """
@@ -13,20 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder, since_first_common
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
-from hanglab.analyzer.matching.groups import GroupTable
-from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.matching.program_order import Token, find_first_parting
 
 
 class SiblingReplicas:
     """Ranks that exchange messages with each other, and those in their places elsewhere."""
 
-    def __init__(
-        self, orders: Mapping[int, IssuedOrder], merged: MergedSummaries, group_table: GroupTable
-    ) -> None:
+    def __init__(self, orders: Mapping[int, IssuedOrder], replicas: Replicas) -> None:
         self._orders = orders
-        self._groups = group_table.groups
-        self._replicas = _connected(merged, group_table)
+        self._replicas = replicas
 
     def find_departed(self, ranks: Iterable[int], waiting: Iterable[int]) -> LeftOrder | None:
         """The one of ``ranks`` that alone left what its siblings do; None where nothing tells.
@@ -34,15 +29,17 @@ class SiblingReplicas:
         It is one of those ``waiting`` for the other half, or a sibling of these has ended theirs.
         """
         ranks = sorted(set(ranks))
-        mine = next((one for one in self._replicas if one.issuperset(ranks)), None)
-        if mine is None or not self._orders.keys() >= set(ranks):
+        mine = self._replicas.of(ranks[0])
+        if not (mine.issuperset(ranks) and self._orders.keys() >= set(ranks)):
             return None
         parted: dict[int, list[PartedOrders]] = {}
         kept: set[int] = set()
         overtaken: set[int] = set()
-        for replica in self._replicas:
-            siblings = {} if replica is mine else self._siblings(ranks, mine, replica)
-            for rank, sibling in siblings.items():
+        for replica in self._replicas.all:
+            siblings = [self._replicas.sibling(rank, replica) for rank in ranks]
+            if replica is mine or not self._orders.keys() >= set(siblings):
+                continue
+            for rank, sibling in zip(ranks, siblings, strict=True):
                 first, second = self._orders[rank], self._orders[sibling]
                 found = _compare(first, second)
                 if found is None:
@@ -57,24 +54,6 @@ class SiblingReplicas:
         if not (overtaken or rank in waiting) or len({one.parting.mine for one in sides}) > 1:
             return None
         return _departure(rank, sides)
-
-    def _siblings(
-        self, ranks: Sequence[int], mine: frozenset[int], replica: frozenset[int]
-    ) -> dict[int, int]:
-        """The ranks of a replica in the places of ``ranks``; {} if not each has just one."""
-        found = {}
-        for rank in ranks:
-            places = {
-                sibling
-                for group in self._groups
-                if rank in group.members and len(mine.intersection(group.members)) == 1
-                for sibling in replica.intersection(group.members)
-                if len(replica.intersection(group.members)) == 1
-            }
-            if len(places) != 1 or not places <= self._orders.keys():
-                return {}
-            found[rank] = places.pop()
-        return found
 
 
 def _departure(rank: int, sides: Sequence[PartedOrders]) -> LeftOrder:
@@ -133,20 +112,3 @@ def _renamed(issued: Sequence[IssuedCall]) -> list[Token]:
         return numbers.setdefault(key, len(numbers))
 
     return [(one.numbers.lined, number(one)) for one in issued]
-
-
-def _connected(merged: MergedSummaries, group_table: GroupTable) -> list[frozenset[int]]:
-    """Ranks that exchange messages with each other, directly or not."""
-    replicas: dict[int, set[int]] = {}
-    for rank, summary in merged.ranks.items():
-        for place, part in enumerate(summary.parts):
-            members = group_table.groups[group_table.places[rank, place]].members
-            for channel in part.channels:
-                for end in (channel.src, channel.dst):
-                    if 0 <= end < len(members):
-                        both = replicas.setdefault(rank, {rank}) | replicas.setdefault(
-                            members[end], {members[end]}
-                        )
-                        for one in both:
-                            replicas[one] = both
-    return sorted({frozenset(one) for one in replicas.values()}, key=min)

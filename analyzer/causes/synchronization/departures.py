@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference
-from hanglab.analyzer.matching.signatures import argument_difference
+from hanglab.analyzer.matching.signatures import argument_difference, call_site
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import UNTOLD, name_ranks
@@ -63,8 +63,10 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
         return None
     if mine.op != theirs.op or (mine.group is theirs.group and mine.seq != theirs.seq):
         return None
-    if mine.group is not theirs.group and mine.rank in theirs.group.members:
-        return None  # It might have called that one instead.
+    if mine.group is not theirs.group and (
+        mine.rank in theirs.group.members or call_site(mine.stack) != call_site(theirs.stack)
+    ):
+        return None  # It might have called that one instead, or made another call.
     return argument_difference(mine, theirs)
 
 
