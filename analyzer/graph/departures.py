@@ -453,12 +453,17 @@ class ProgramOrders:
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well.
 
-        Stages of a pipeline come to one line in orders of their own.
+        Stages of a pipeline come to one line in orders of their own; where there is one pipeline
+        alone, their messages are all that there is to compare.
         """
-        common = mine.places & theirs.places
+        common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         alike = self._replicas.run_alike(mine.rank, theirs.rank)
-        sites = mine.sites & theirs.sites if alike else frozenset()
-        return [one for one in mine.issued if one.place in common or one.site in sites]
+        alone = len(self._replicas.all) < 2
+        return [
+            one
+            for one in mine.issued
+            if one.place in common or (one.site in sites and (alike or (one.message and alone)))
+        ]
 
 
 def _is_unbroken(entries: Entries) -> bool:
