@@ -53,9 +53,7 @@ def label_by_departure(
         if departure.index is not None and index < departure.index:
             continue
         later = departure.index is not None and index > departure.index
-        if edit is Edit.LEFT_OUT and (
-            divergence.peers_skipped or _is_peers_call(divergence, departure.rank, later=later)
-        ):
+        if edit is Edit.LEFT_OUT and _is_peers_call(divergence, departure.rank, later=later):
             continue
         divergence.skipped = edit is Edit.LEFT_OUT
         other_call = edit is Edit.ADDED or (edit is Edit.CHANGED and departure.regrouped)

@@ -33,7 +33,7 @@ def label_by_steps(divergences: Sequence[Divergence], lookup: CallLookup) -> Non
         edits = {_edit_of(rank, divergence, lookup) for rank in divergence.deviating}
         edit = edits.pop() if len(edits) == 1 else None
         if edit in (Edit.LEFT_OUT, Edit.ADDED):
-            divergence.skipped, divergence.peers_skipped = edit is Edit.LEFT_OUT, False
+            divergence.skipped = edit is Edit.LEFT_OUT
             divergence.told_by_steps = True
             divergence.new_call_in = _new_call_in(divergence, lookup)
 

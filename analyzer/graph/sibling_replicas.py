@@ -36,11 +36,16 @@ class SiblingReplicas:
         kept: set[int] = set()
         overtaken: set[int] = set()
         for replica in self._replicas.all:
-            siblings = [self._replicas.sibling(rank, replica) for rank in ranks]
-            if replica is mine or not self._orders.keys() >= set(siblings):
+            siblings = {
+                rank: self._orders[sibling]
+                for rank in ranks
+                if (sibling := self._replicas.sibling(rank, replica)) in self._orders
+                and sibling is not None
+            }
+            if replica is mine or len(siblings) < len(ranks):
                 continue
-            for rank, sibling in zip(ranks, siblings, strict=True):
-                first, second = self._orders[rank], self._orders[sibling]
+            for rank, second in siblings.items():
+                first = self._orders[rank]
                 found = _compare(first, second)
                 if found is None:
                     kept.add(rank)

@@ -23,7 +23,7 @@ def label_thread_turns(divergences: Iterable[Divergence], lookup: CallLookup) ->
             for rank in divergence.deviating
         ):
             divergence.thread_turns = True
-            divergence.skipped = divergence.peers_skipped = False
+            divergence.skipped = False
 
 
 def _exchanged(divergence: Divergence, rank: int, peer: int, lookup: CallLookup) -> bool:

@@ -76,14 +76,12 @@ class Divergence:
     deviating: tuple[int, ...]
     #: Every rank that could be meant where ``deviating`` is empty.
     candidates: tuple[int, ...]
-    #: True where groups of the same description made the call of the few: nobody deviates for sure.
+    #: True where groups of the same description made the call of the few, or all did in each round
+    #: before, and the rest left it out: nobody deviates for sure.
     contradicted: bool = False
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False
-    #: True where the deviating ranks' calls are what comes there in each round that the group kept
-    #: before, and their peers' operations continue that order with some removed.
-    peers_skipped: bool = False
     #: True where the steps of the job in which the calls were made tell ``skipped``.
     told_by_steps: bool = False
     #: Steps in which a deviating rank, and a peer later on, made the call that is new to both.

@@ -229,13 +229,15 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
             for side in others
         )
     )
-    peers_skipped = (
+    # Most left out what all did there in each round before, or the few missed what made them.
+    contradicted = (
         bool(deviating)
         and in_order
         and all(_skips(sequences, seq, side.ranks[0], base, kind) for side in others)
     )
-    if peers_skipped and kind in ARGUMENT_DIFFERENCES:
-        kind = Difference.OPERATION
+    if contradicted:
+        deviating, skipped = (), False
+        kind = Difference.OPERATION if kind in ARGUMENT_DIFFERENCES else kind
     return Divergence(
         group=sequences.group.group,
         seq=seq,
@@ -244,7 +246,7 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         deviating=deviating,
         candidates=() if deviating else tuple(ranks),
         skipped=skipped,
-        peers_skipped=peers_skipped,
+        contradicted=contradicted,
         finished=all(
             progress.finished(seq)
             for rank in ranks
@@ -519,7 +521,18 @@ def _judge_shift(
     deviating: tuple[int, ...] = ()
     if conforming is not None:
         deviating = tuple(leaders if conforming is followers else followers)
-    due = next_in_rounds(sequences.signatures(followers[0], None, seq))
+    past = sequences.signatures(followers[0], None, seq)
+    due = next_in_rounds(past)
+    first_code, code = (sequences.code(one[0], seq) for one in (leaders, followers))
+    # Those who are ahead left out what all did there in each round before, and are more.
+    contradicted = (
+        deviating == tuple(followers)
+        and due is not None
+        and due == sequences.signature(code)
+        and sequences.signature(first_code) in past[-(period_of(past) or 0) :]
+    )
+    if contradicted:
+        deviating = ()
     ranks = sorted(leaders + followers)
     calls = calls_under(sequences, lookup, seq, ranks, deviating)
     first, last = calls.get(leaders[0]), calls.get(followers[0])
@@ -533,9 +546,7 @@ def _judge_shift(
         deviating=deviating,
         candidates=() if deviating else tuple(ranks),
         skipped=bool(deviating) and deviating == tuple(leaders),
-        peers_skipped=deviating == tuple(followers)
-        and due is not None
-        and due == sequences.signature(sequences.code(followers[0], seq)),
+        contradicted=contradicted,
         finished=True,
         unknown_calls=missing_votes.unknown_calls,
         unlisted=missing_votes.unlisted > 0,

@@ -216,6 +216,12 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
         what = WORDS[divergence.difference]
         if len(culprits) == 1:
             return f"{under} {who} does not call what its peers call ({what})."
+        if divergence.contradicted:
+            calls = _calls_by_side(list(divergence.calls.values()))
+            return (
+                f"{under} {calls}. Most speak against the few, and for these what all did there "
+                "before, or what groups like theirs do."
+            )
         return f"{under} {who} do not call the same ({what}){UNTOLD}."
     called = [call for rank, call in divergence.calls.items() if rank in culprits]
     if any(difference(mine, call, sites=False) for call in called):
@@ -229,12 +235,6 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
             f"Two threads of each rank use {name_group(divergence.group)}, and nothing orders "
             f"them: {who} called {name_call(mine)} before {name_call(peer)}, which its peers did "
             "the other way round."
-        )
-    if divergence.peers_skipped:
-        return (
-            f"{who.capitalize()} called {name_call(mine)}{line_of(mine)}, as in each round before; "
-            f"{name_ranks([rank for rank in divergence.calls if rank not in culprits])}, who are "
-            f"more, left it out and went on to {peer.op}{line_of(peer)}."
         )
     if divergence.skipped and mine.op == peer.op:
         return (

@@ -14,6 +14,7 @@ from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
 from hanglab.analyzer.matching.signatures import alike
+from hanglab.analyzer.strengths import TIED
 from hanglab.analyzer.verdict import Cause
 
 #: (operation, elements, line) of one step of a program.
@@ -57,16 +58,17 @@ def test_a_skip_is_told_by_the_pattern_of_the_steps() -> None:
 
 @pytest.mark.parametrize("frames", [True, False])
 @pytest.mark.parametrize("left_out", [0, 1, 2])
-def test_who_alone_goes_on_as_in_each_round_before_left_nothing_out(
+def test_who_alone_goes_on_as_in_each_round_before_is_not_accused_alone(
     left_out: int, frames: bool
 ) -> None:
-    """The minority is wrong, and what the others left out is not told of it."""
+    """Most left out what all did so far: they may be wrong, or it may have missed why."""
     rest = [*STEP[:left_out], *STEP[left_out + 1 :]]
     most = rows([*STEP, *STEP, *rest, *STEP[:2]], frames=frames)
     alone = rows([*STEP, *STEP, *STEP[: left_out + 1]], frames=frames)
     (finding,) = synchronization_findings(graph_of(most, alone, most))
-    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
-    assert "as in each round before; ranks 0 and 2, who are more, left it out" in finding.summary
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0, 1, 2])
+    assert finding.confidence == TIED
+    assert "Most speak against the few" in finding.summary
 
 
 def test_what_repeats_itself_within_a_round_is_no_round_that_peers_left() -> None:
