@@ -118,9 +118,7 @@ class DepartureFinder:
                 )  # fmt: skip
         return None
 
-    def find_among_siblings(
-        self, ranks: Iterable[int], waiting: Iterable[int]
-    ) -> LeftOrder | None:
+    def find_among_siblings(self, ranks: Iterable[int], waiting: Iterable[int]) -> LeftOrder | None:
         """The one of ranks that miss each other's messages that left what its siblings do."""
         return None if self._is_unnamed else self._replicas.find_departed(ranks, waiting)
 

@@ -129,7 +129,8 @@ class ProgramOrders:
             return None  # Schedules of messages differ by rank, from the first round on.
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
-        parts = [(partings, 1)] if self._messages and partings else stars(partings)
+        alone: frozenset[int] = frozenset()
+        parts = [(partings, alone)] if self._messages and partings else stars(partings)
         left = [self._find_among(one, siding, unclear, waits) for one, siding in parts]
         first, *others = left or [None]
         if first is None or not others:
@@ -142,11 +143,11 @@ class ProgramOrders:
     def _find_among(
         self,
         partings: Partings,
-        siding: int,
+        siding: frozenset[int],
         unclear: int,
         waits: OpenOperations | None,
     ) -> LeftOrder | None:
-        """The departure of a rank that parts; ``siding``: how many do alike, with it.
+        """The departure of a rank that parts; ``siding``: those who do alike, with it.
 
         ``unclear``: how many other partings are of the ranks' own orders.
         """
@@ -158,9 +159,9 @@ class ProgramOrders:
         if odd is None or (waits is not None and not _explains(odd, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
-        if any(self._is_shared(side) for side in sides):
+        if any(self._is_shared(side, siding) for side in sides):
             return None
-        departure = self._departure(odd, sides, siding, tied=tied)
+        departure = self._departure(odd, sides, max(1, len(siding)), tied=tied)
         if departure is None or waits is None:
             return departure
         if odd not in waits.by_rank and (
@@ -172,10 +173,11 @@ class ProgramOrders:
             return departure if _is_missed(odd, waits, tied=tied) else None
         return departure
 
-    def _is_shared(self, side: PartedOrders) -> bool:
+    def _is_shared(self, side: PartedOrders, siding: frozenset[int]) -> bool:
         """True if a third rank made the call at which the first left the order, behind the same.
 
-        One that has a part in the call that the second made there, and in what that one would do.
+        One that has a part in the call that the second made there, and in what that one would do;
+        none of ``siding``, who left it alike.
         """
         call, other = side.calls
         before = side.here[side.parting.mine - 1] if side.parting.mine else None
@@ -184,7 +186,7 @@ class ProgramOrders:
         return any(
             before.is_one_with(one) and call.is_one_with(then)
             for rank, orders in self._orders.items()
-            if rank not in (side.mine.rank, side.theirs.rank)
+            if rank not in siding | {side.mine.rank, side.theirs.rank}
             for order in orders
             if other is None or other.message or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
@@ -227,7 +229,7 @@ class ProgramOrders:
             and here.place != there.place
             and {here.place, there.place} <= longest.mine.places & longest.theirs.places,
             alike=here is not None and there is not None and here.numbers == there.numbers,
-            call=None if here is None else (here.place, here.seq, here.numbers.lined),
+            call=None if here is None else (here.seq, here.numbers.lined),
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

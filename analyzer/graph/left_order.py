@@ -38,8 +38,8 @@ class LeftOrder:
     alike: bool = False
     #: Its ring has lost the call; numbers of what came behind it tell.
     counted: bool = False
-    #: Place of the group, number, operation and line of its call; None behind its last one.
-    call: tuple[int, int, int] | None = None
+    #: Number, operation and line of its call, in whichever group; None behind its last one.
+    call: tuple[int, int] | None = None
     #: Other ranks that left it by that call, too.
     others: tuple[int, ...] = ()
     #: Ranks in its place in other replicas, who keep the order, where no others are compared.

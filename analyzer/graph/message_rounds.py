@@ -7,6 +7,7 @@ order, that the rank never had before.  So its past tells only where it has come
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
 
 
 def _are_rounds_alone(made: list[int], key: int) -> bool:
-    """True if all messages but the latest were the same rounds, from the first on, with that one."""
+    """True if all messages but the latest were rounds with that one, from the first on."""
     for latest in LATEST_ISSUED:
         past = made[: max(0, len(made) - latest)]
         period = period_of(past)
@@ -83,8 +84,5 @@ def _are_rounds_alone(made: list[int], key: int) -> bool:
 def _are_alike(keys: Int64, messages: Int64, marks: list[int]) -> bool:
     """True if there were the same messages between each two of ``marks``, and some."""
     places = np.searchsorted(messages, marks)
-    rounds = [
-        Counter(keys[messages[a:b]].tolist())
-        for a, b in zip(places, places[1:], strict=False)
-    ]
+    rounds = [Counter(keys[messages[a:b]].tolist()) for a, b in pairwise(places.tolist())]
     return bool(rounds[0]) and all(one == rounds[0] for one in rounds)

@@ -7,11 +7,11 @@ from hanglab.analyzer.graph.parted_orders import PartedOrders
 Partings = dict[tuple[int, int], PartedOrders]
 
 
-def stars(partings: Partings) -> list[tuple[Partings, int]]:
-    """Partings by the ranks from which all others part, and how many such ranks part alike.
+def stars(partings: Partings) -> list[tuple[Partings, frozenset[int]]]:
+    """Partings by the ranks from which all others part, and all such ranks that part alike.
 
     Of ranks that part, in two sides within which nobody does, those of the smaller side; one part
-    and one rank where there are no such sides.
+    and no ranks where there are no such sides.
     """
     clusters: list[Partings] = []
     for pair, parted in partings.items():
@@ -25,15 +25,15 @@ def stars(partings: Partings) -> list[tuple[Partings, int]]:
     return [star for cluster in clusters for star in _by_smaller_side(cluster)]
 
 
-def _by_smaller_side(cluster: Partings) -> list[tuple[Partings, int]]:
+def _by_smaller_side(cluster: Partings) -> list[tuple[Partings, frozenset[int]]]:
     ranks = {rank for pair in cluster for rank in pair}
     first = min(ranks)
     side = {rank for rank in ranks if (first, rank) not in cluster}
     odd, rest = sorted((side, ranks - side), key=len)
     crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
     if len(odd) == len(rest) or crossing != cluster.keys():
-        return [(cluster, 1)]
+        return [(cluster, frozenset())]
     return [
-        ({pair: one for pair, one in cluster.items() if rank in pair}, len(odd))
+        ({pair: one for pair, one in cluster.items() if rank in pair}, frozenset(odd))
         for rank in sorted(odd)
     ]

@@ -157,10 +157,10 @@ def _summary_by_siblings(departure: OrderDeparture) -> str:
     mine = name_call(departure.call) if departure.call is not None else "nothing more"
     theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
     siblings = name_ranks(departure.siblings)
-    words = f"rank {departure.rank} called {mine} where {siblings}, in its place in other replicas,"
-    words = words[0].upper() + words[1:]
-    called = "called" if len(departure.siblings) > 1 else "called"
-    return f"{words} {called} {theirs}; the other ends of its messages do what their own siblings do."
+    return (
+        f"Rank {departure.rank} called {mine} where {siblings}, in its place in other replicas, "
+        f"called {theirs}; the other ends of its messages do what their own siblings do."
+    )
 
 
 def _is_one_call_in_two_groups(departure: OrderDeparture) -> bool:

@@ -29,7 +29,9 @@ def replicated_pipeline(random: Random) -> Program:
     threads = [Thread(random) for _ in range(size)]
     for rank, thread in enumerate(threads):
         stage, replica = divmod(rank, replicas)
-        pipe, model, data = (str(1 + n) for n in (replica, replicas + replica, 2 * replicas + stage))
+        pipe, model, data = (
+            str(1 + n) for n in (replica, replicas + replica, 2 * replicas + stage)
+        )
         if checks:
             thread.issue("0", "broadcast", numel=4, root=0, line=12)
         for step in range(steps):
