@@ -248,7 +248,7 @@ class _Builder:
             if departure is not None:
                 graph.departures = [shown_departure(departure, self._calls)]
                 graph.unmatched = [one for one in graph.unmatched if one.deviating]
-                graph.cycles = [one for one in graph.cycles if not one.p2p]
+                graph.cycles = [c for c in graph.cycles if departure.rank not in c.ranks]
                 return
 
     def _is_untold(self, sink: Sink, waits: OpenOperations) -> bool:

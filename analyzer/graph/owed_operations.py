@@ -51,6 +51,8 @@ class Owed:
     #: True where it used to go on before what it waits in could have finished, False where
     #: never; None where its earlier rounds do not tell.
     goes_on: bool | None = None
+    #: It has come round before, so that its order is no next phase of a schedule.
+    known: bool = False
 
 
 def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
@@ -75,10 +77,9 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
             due = due[due < pending.index]
         order = _order(mine, due, pending.index)
         late = order in (OwedOrder.LATE, OwedOrder.LEFT_OUT)
-        if late and pending.seq is None and not has_known_rounds(entries, pending.index):
+        known = pending.seq is not None or has_known_rounds(entries, pending.index)
+        if late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
             order = OwedOrder.UNKNOWN  # A schedule of messages may have come to its next phase.
-        elif late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
-            order = OwedOrder.UNKNOWN
         if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
             order = OwedOrder.LEFT_OUT
         goes_on = None
@@ -87,7 +88,7 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
             goes_on = _goes_on(
                 lookup.entries(rank), mine, due, lookup.entries(awaited), served, pending.index
             )
-        found.append(Owed(rank, waiting, waiter, missed, order, goes_on))
+        found.append(Owed(rank, waiting, waiter, missed, order, goes_on, known))
     return found
 
 
@@ -116,7 +117,7 @@ def host_that_stopped(owed: list[Owed]) -> int | None:
 def left_out_by_one(owed: list[Owed], waits: OpenOperations, lookup: CallLookup) -> Owed | None:
     """The one rank of a ring that has left out what it owes; None unless it alone did."""
     late = [one for one in owed if one.order in (OwedOrder.LATE, OwedOrder.LEFT_OUT)]
-    if len(late) == 1 and late[0].order is OwedOrder.LEFT_OUT:
+    if len(late) == 1 and late[0].order is OwedOrder.LEFT_OUT and late[0].known:
         return late[0]
     if late:
         return None

@@ -294,7 +294,7 @@ class RingReader:
             return Unmatched(
                 self._calls.call(rank, waiting.waiters[rank], waiting.group.group, full=True),
                 instead,
-                (wrong_peer.rank,),
+                (rank,) if wrong_peer.known else (),
                 missed,
                 likely=not wrong_peer.sure,
             )

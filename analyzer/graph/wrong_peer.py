@@ -41,6 +41,8 @@ class WrongPeer:
     untaken: tuple[int, ...] = ()
     #: Its own earlier messages show it, all of which are known.
     sure: bool = False
+    #: It has come round before, so that the peer is none of a schedule's next phase.
+    known: bool = True
 
 
 def find_wrong_peer(
@@ -94,9 +96,12 @@ def find_wrong_peer(
     if len(misdirected) != 1:
         return None
     (wrong_peer,) = misdirected
+    rank, waiting = wrong_peer.rank, wrong_peer.waiting
+    unusual = _against_usual_peers(wrong_peer, lookup)
     return replace(
         wrong_peer,
-        sure=_against_usual_peers(wrong_peer, lookup) and _is_whole(wrong_peer),
+        known=not unusual or has_known_rounds(lookup.entries(rank), waiting.waiters[rank].index),
+        sure=unusual and _is_whole(wrong_peer),
     )
 
 
@@ -182,11 +187,8 @@ def _expected(wrong_peer: WrongPeer) -> list[_Use]:
 
 def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if the rank has this peer this once, and often had the one that waits."""
-    rank, waiting = wrong_peer.rank, wrong_peer.waiting
-    if not has_known_rounds(lookup.entries(rank), waiting.waiters[rank].index):
-        return False
-    mine = _uses(rank, waiting, lookup)
-    return mine[_own(rank, waiting)] < 2 and any(
+    mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup)
+    return mine[_own(wrong_peer.rank, wrong_peer.waiting)] < 2 and any(
         mine[use] >= USUAL_MESSAGES for use in _expected(wrong_peer)
     )
 

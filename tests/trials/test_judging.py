@@ -42,6 +42,21 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a stage of a pipeline was told by the sizes, or the order, of what another stage calls": (
+        2000000926,
+        2000016912,
+        2000020042,
+    ),
+    "within its first round a rank was told by the phase of a schedule that it had come to": (
+        2000012463,
+        2000012537,
+        2000013097,
+    ),
+    "a call of another line, in another group, was told as the same with another size": (
+        2000012903,
+        2000031176,
+    ),
+    "of a message whose count no ring holds both ends were told": (2000030288,),
     "a rank whose rounds have no order was told for the one that left a call out beside it": (
         1000000089,
     ),
@@ -478,13 +493,12 @@ TOLD = {
     "one of two that wait for nobody else": (800429, 801281, 802470, 803465),
     "the peer of a rank that called one operation twice": (801414,),
     "a rank for which nobody waits but the culprit": (4002414,),
-    "another size in a group of the rank's own": (4002077, 4002651),
+    "another size in a group of the rank's own": (4002651,),
     "rings through messages that are queued behind another group's": (
         4000771,
         4001288,
         4001957,
         4002015,
-        4002181,
         4002725,
         4004128,
         4004163,

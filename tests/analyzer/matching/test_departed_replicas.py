@@ -76,3 +76,55 @@ def test_replicas_without_dumps_may_have_left_as_well(
     assert findings
     for finding in findings:
         assert finding.confidence <= 0.6 and len(finding.culprits) > 1
+
+
+def skipping_job(replicas: int, tensor: int, left: int, lacks: int) -> list[Finding]:
+    """Steps of four calls: one within a replica, two across these, between them the world's.
+
+    In the last step a replica leaves out one of the middle two.
+    """
+    size, dumps = replicas * tensor, []
+    for rank in range(size):
+        replica, place = divmod(rank, tensor)
+        across, within = str(1 + place), str(1 + tensor + replica)
+        groups = {
+            "0": range(size),
+            across: range(place, size, tensor),
+            within: range(replica * tensor, (replica + 1) * tensor),
+        }
+        calls = [
+            call
+            for step in range(STEPS)
+            for call in (
+                ("all_reduce", within, step + 1, 20),
+                ("_reduce_scatter_base", across, 2 * step + 1, 30),
+                ("all_reduce", "0", step + 1, 40),
+                ("_all_gather_base", across, 2 * step + 2, 50),
+            )
+        ]
+        stands = len(calls) - 3 + lacks
+        if replica == left:
+            op, group, _, line = calls[stands + 1]
+            shifted = 2 * STEPS - 1 if group == across else STEPS
+            calls[stands:] = [(op, group, shifted, line)]
+        else:
+            calls[stands + 1 :] = []
+        rows = [
+            Row(op, seq, group=group, line=line, done=number < len(calls) - 1)
+            for number, (op, group, seq, line) in enumerate(calls)
+        ]
+        rows = [replace(row, extra={"thread_id": "140", "thread_name": "main"}) for row in rows]
+        dumps.append(columns(rank, rows, members=groups, descriptions={across: "data"}))
+    return synchronization_findings(build_wait_for_graph(dumps))
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+@pytest.mark.parametrize(("replicas", "tensor", "left"), [(4, 2, 1), (4, 4, 2), (3, 2, 0)])
+def test_a_replica_that_left_a_call_out_is_named_as_a_whole(
+    replicas: int, tensor: int, left: int, lacks: int
+) -> None:
+    """They wait in the world's call, or each in a group of its own, for what comes behind it."""
+    findings = skipping_job(replicas, tensor, left, lacks)
+    gone = list(range(left * tensor, (left + 1) * tensor))
+    assert {one.cause for one in findings} == {Cause.SKIPPED_COLLECTIVE}
+    assert sorted(rank for one in findings for rank in one.culprits) == gone
