@@ -217,7 +217,7 @@ class _Builder:
                 self._merged, waits, self._calls, self._departures.left_own_order_at
             )
         told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
-        if not graph.departures:
+        if not (graph.departures or graph.divergences):
             self._settle_messages_by_siblings(graph)
         if stopped is None and not (told or self._progressing):
             ended = list(find_ended_otherwise(waits, self._calls))
@@ -247,7 +247,7 @@ class _Builder:
             departure = self._departures.find_among_siblings(ranks, waiting)
             if departure is not None:
                 graph.departures = [shown_departure(departure, self._calls)]
-                graph.unmatched = [one for one in graph.unmatched if one.deviating]
+                graph.unmatched = [u for u in graph.unmatched if departure.rank not in u.ends]
                 graph.cycles = [c for c in graph.cycles if departure.rank not in c.ranks]
                 return
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.difference_labels import label_by_departure
 from hanglab.analyzer.graph.left_order import LeftOrder
+from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.own_orders import (
     OwnOrders,
     keeps_to_rounds,
@@ -37,6 +38,7 @@ class DepartureFinder:
         self._merged = merged
         self._group_table = group_table
         self._lookup = lookup
+        self._replicas = Replicas(merged, group_table)
 
     def find(self, divergences: Sequence[Divergence], waits: OpenOperations) -> LeftOrder | None:
         """The rank that left the order of all others; it decides differences that are open."""
@@ -118,9 +120,11 @@ class DepartureFinder:
                 )  # fmt: skip
         return None
 
-    def find_among_siblings(self, ranks: Iterable[int], waiting: Iterable[int]) -> LeftOrder | None:
+    def find_among_siblings(
+        self, ranks: Collection[int], waiting: Collection[int]
+    ) -> LeftOrder | None:
         """The one of ranks that miss each other's messages that left what its siblings do."""
-        return None if self._is_unnamed else self._replicas.find_departed(ranks, waiting)
+        return None if self._is_unnamed else self._siblings.find_departed(ranks, waiting)
 
     def left_own_order_at(self, rank: int) -> int | None:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""
@@ -132,6 +136,10 @@ class DepartureFinder:
         A new phase is new to the ranks that come to it first, when the others are held up.
         """
         found = self._own_orders.find(self._group_table.expected, waits)
+        if found is not None and found.messages and found.index is not None:
+            # Within its first round a schedule comes to phases.
+            if not has_known_rounds(self._lookup.entries(found.rank), found.index):
+                return None
         explained = [w for w in waits.operations.values() if w.explained]
         # The rest of a batch in which two do not agree is held up by these two.
         explained = [w for w in explained if w.mismatched] or explained
@@ -146,17 +154,18 @@ class DepartureFinder:
 
     @cached_property
     def orders(self) -> ProgramOrders:
-        return ProgramOrders(self._merged, self._group_table, self._lookup)
+        return ProgramOrders(self._merged, self._group_table, self._lookup, self._replicas)
 
     @cached_property
     def _message_orders(self) -> ProgramOrders:
-        return ProgramOrders(self._merged, self._group_table, self._lookup, messages=True)
+        return ProgramOrders(
+            self._merged, self._group_table, self._lookup, self._replicas, messages=True
+        )
 
     @cached_property
     def _own_orders(self) -> OwnOrders:
         return OwnOrders(self._message_orders.by_rank)
 
     @cached_property
-    def _replicas(self) -> SiblingReplicas:
-        replicas = Replicas(self._merged, self._group_table)
-        return SiblingReplicas(self._message_orders.whole, replicas)
+    def _siblings(self) -> SiblingReplicas:
+        return SiblingReplicas(self._message_orders.by_rank, self._replicas)

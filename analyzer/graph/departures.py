@@ -56,12 +56,13 @@ class ProgramOrders:
         merged: MergedSummaries,
         group_table: GroupTable,
         lookup: CallLookup,
+        replicas: Replicas,
         *,
         messages: bool = False,
     ) -> None:
         self._messages = messages
         self._groups = group_table.groups
-        self._replicas = Replicas(merged, group_table)
+        self._replicas = replicas
         self._orders: dict[int, list[IssuedOrder]] = {}
         ranks = sorted(merged.ranks) if len(merged.ranks) <= COMPARED_ORDERS else []
         lookup.prefetch(ranks)
@@ -127,6 +128,9 @@ class ProgramOrders:
             partings = clear
         if self._messages and not all(one.in_known_rounds for one in partings.values()):
             return None  # Schedules of messages differ by rank, from the first round on.
+        if self._messages and len(self._replicas.all) > 1:
+            # Replicas may differ by right in their messages: all ranks of one tell whether they do.
+            partings = {pair: one for pair, one in partings.items() if not one.is_of_message}
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
         alone: frozenset[int] = frozenset()

@@ -227,7 +227,9 @@ class _Balance:
             ]
             # Up to the same collective of earlier rounds.
             usual_counts = [own for kind, own in rounds[: at - 1] if kind == rounds[at - 1][0]]
-            if len(usual_counts) >= KNOWN_ROUNDS and rounds[at - 1][1] not in usual_counts:
+            # A program may have more of them from round to round, and then nothing is usual.
+            steady = len(usual_counts) >= KNOWN_ROUNDS and len(set(usual_counts)) == 1
+            if steady and rounds[at - 1][1] not in usual_counts:
                 odd.append(channel.ends[end])
         return tuple(odd)
 

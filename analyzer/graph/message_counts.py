@@ -52,17 +52,18 @@ class _Messages:
     rounds: list[Counter[_Use]]
 
     def most(self, use: _Use) -> int | None:
-        """The number of a kind in each earlier round that had any; None where too few are known.
+        """The most of a kind in an earlier round; None where too few are known.
 
-        Or where these differ: a program may have more from round to round.
+        Or where rounds that had any differ: a program may have more from round to round.
         """
         known = [one[use] for one in self.rounds]
         counts = {count for count in known if count} or {0}
         return counts.pop() if len(known) >= KNOWN_ROUNDS and len(counts) == 1 else None
 
     def fewest(self, use: _Use) -> int | None:
-        """That number, or 0 if some earlier round had none."""
-        return self.most(use) if all(one[use] for one in self.rounds) else 0
+        """The fewest of a kind in an earlier round; None where :meth:`most` is not known."""
+        most = self.most(use)
+        return most if most is None or all(one[use] for one in self.rounds) else 0
 
 
 def find_miscount(

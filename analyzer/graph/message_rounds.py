@@ -28,7 +28,7 @@ def has_known_rounds(entries: Entries | None, index: int) -> bool:
     """True if a rank had come round before the entry with that index, with the same messages.
 
     From one collective to the next of its kind, at least twice; or the line of that entry has made
-    this very exchange before and no other; or, where no collective came behind the first message,
+    one exchange before and no other; or, where no collective came behind the first message,
     if it has done nothing but rounds in which that message is, or exchanged many of one kind.
     """
     if entries is None or not 0 <= index < len(entries):
@@ -56,7 +56,10 @@ def has_known_rounds(entries: Entries | None, index: int) -> bool:
 
 
 def _is_of_one_exchange(entries: Entries, index: int) -> bool:
-    """True if a line has made one exchange again and again: a helper's serves every phase."""
+    """True if a line has made one exchange again and again, by the half that the entry is.
+
+    Whoever its peer is now; the line of a helper serves every phase, sends and receives.
+    """
     site = call_site(entries.stack_at(index)) if entries.stack[index] >= 0 else None
     if site is None:
         return False
@@ -68,7 +71,12 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
         if op_of(entries.operation_at(row).op).half and batch != int(entries.p2p_seq[index]):
             exchanges.setdefault(batch, set()).add(int(entries.operation[row]))
     alike = {frozenset(one) for one in exchanges.values()}
-    return len(exchanges) >= KNOWN_ROUNDS and len(alike) == 1
+    half = op_of(entries.operation_at(index).op).half
+    return (
+        len(exchanges) >= KNOWN_ROUNDS
+        and len(alike) == 1
+        and half in {op_of(entries.operations[one].op).half for one in alike.pop()}
+    )
 
 
 def _are_rounds_alone(made: list[int], key: int) -> bool:

@@ -64,6 +64,17 @@ class PartedOrders:
         return bool(edited) or self.groups <= self.mine.places & self.theirs.places
 
     @property
+    def is_of_message(self) -> bool:
+        """True if one of the two calls is a message, unless the edit is proved to be of the other.
+
+        What was left out is what the second called there, what was added what the first did.
+        """
+        mine, theirs = self.calls
+        odd = {frozenset({Edit.LEFT_OUT}): theirs, frozenset({Edit.ADDED}): mine}
+        call = odd.get(self.parting.proved)
+        return any(one.message for one in ((call,) if call else (mine, theirs)) if one is not None)
+
+    @property
     def is_of_own_group(self) -> bool:
         """True if the second's call is one that the first was to take part in."""
         _, theirs = self.calls

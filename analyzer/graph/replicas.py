@@ -23,16 +23,24 @@ class Replicas:
     @cached_property
     def all(self) -> list[frozenset[int]]:
         """Ranks that exchange messages with each other, directly or not."""
-        found: dict[int, set[int]] = {}
+        peers: dict[int, set[int]] = {}
         places = self._group_table.places
         for rank, summary in self._merged.ranks.items():
             for number, part in enumerate(summary.parts):
                 members = self._group_table.groups[places[rank, number]].members
                 ends = {end for channel in part.channels for end in (channel.src, channel.dst)}
-                both = {members[end] for end in ends if 0 <= end < len(members)}
-                both = set().union(*(found.get(one, {one}) for one in both))
-                found.update(dict.fromkeys(both, both))
-        return sorted({frozenset(one) for one in found.values()}, key=min)
+                for peer in (members[end] for end in ends if 0 <= end < len(members)):
+                    peers.setdefault(rank, {rank}).add(peer)
+                    peers.setdefault(peer, {peer}).add(rank)
+        found: list[frozenset[int]] = []
+        while peers:
+            todo, replica = [min(peers)], set[int]()
+            while todo:
+                rank = todo.pop()
+                todo += peers.pop(rank, ())
+                replica.add(rank)
+            found.append(frozenset(replica))
+        return found
 
     def of(self, rank: int) -> frozenset[int]:
         """The ranks with which one exchanges messages, with itself."""
@@ -58,7 +66,10 @@ class Replicas:
 
     def run_alike(self, one: int, other: int) -> bool:
         """True if two ranks run the same part of the program, as far as messages tell."""
-        return not self.all or self.sibling(one, self.of(other)) == other
+        if not self.all:
+            return True
+        pair = self.sibling(one, self.of(other)), self.sibling(other, self.of(one))
+        return pair == (other, one)
 
     @cached_property
     def _by_rank(self) -> dict[int, frozenset[int]]:

@@ -1,13 +1,14 @@
 """Replicas of a pipeline beside the one whose ranks miss each other's messages.
 
 All run one program with other groups and other peers.  Where a message has no other half, the end
-that left what the ranks in its place elsewhere do is the one that departed, if the other end kept
-to it.
+that left what the ranks in its place elsewhere do is the one that departed, if all others of its
+own replica kept to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder, since_first_common
 from hanglab.analyzer.graph.left_order import LeftOrder
@@ -19,46 +20,64 @@ from hanglab.analyzer.matching.program_order import Token, find_first_parting
 class SiblingReplicas:
     """Ranks that exchange messages with each other, and those in their places elsewhere."""
 
-    def __init__(self, orders: Mapping[int, IssuedOrder], replicas: Replicas) -> None:
-        self._orders = orders
+    def __init__(self, orders: Mapping[int, Sequence[IssuedOrder]], replicas: Replicas) -> None:
+        self._orders = {rank: mine[0] for rank, mine in orders.items() if len(mine) == 1}
         self._replicas = replicas
 
-    def find_departed(self, ranks: Iterable[int], waiting: Iterable[int]) -> LeftOrder | None:
+    def find_departed(self, ranks: Collection[int], waiting: Collection[int]) -> LeftOrder | None:
         """The one of ``ranks`` that alone left what its siblings do; None where nothing tells.
 
         It is one of those ``waiting`` for the other half, or a sibling of these has ended theirs.
+        Replicas may differ by right, as in their microbatches: so all others of its own have to
+        keep to what their siblings do; and where that is the other end alone, whole rounds before.
         """
-        ranks = sorted(set(ranks))
-        mine = self._replicas.of(ranks[0])
-        if not (mine.issuperset(ranks) and self._orders.keys() >= set(ranks)):
+        if not self._orders.keys() >= set(ranks):
             return None
-        parted: dict[int, list[PartedOrders]] = {}
-        kept: set[int] = set()
-        overtaken: set[int] = set()
+        mine = self._replicas.of(min(ranks))
+        if not (mine.issuperset(ranks) and self._orders.keys() >= mine):
+            return None
+        compared: dict[int, list[_Compared]] = {rank: [] for rank in mine}
         for replica in self._replicas.all:
-            siblings = {
-                rank: self._orders[sibling]
-                for rank in ranks
-                if (sibling := self._replicas.sibling(rank, replica)) in self._orders
-                and sibling is not None
-            }
-            if replica is mine or len(siblings) < len(ranks):
+            siblings = {rank: self._replicas.sibling(rank, replica) for rank in mine}
+            if replica is mine or not all(one in self._orders for one in siblings.values()):
                 continue
-            for rank, second in siblings.items():
-                first = self._orders[rank]
-                found = _compare(first, second)
+            for rank, sibling in siblings.items():
+                assert sibling is not None
+                found = _compare(self._orders[rank], self._orders[sibling])
                 if found is None:
-                    kept.add(rank)
-                    if _is_passed(first, second):
-                        overtaken.add(rank)
-                else:
-                    parted.setdefault(rank, []).append(found)
-        if len(parted) != 1 or kept != set(ranks) - parted.keys():
+                    return None
+                compared[rank].append(found)
+        parted = [rank for rank, some in compared.items() if any(one.parted for one in some)]
+        if len(parted) != 1 or parted[0] not in ranks:
             return None
-        ((rank, sides),) = parted.items()
-        if not (overtaken or rank in waiting) or len({one.parting.mine for one in sides}) > 1:
+        (rank,) = parted
+        kept = [one for other in set(ranks) - {rank} for one in compared[other]]
+        told = rank in waiting or any(one.passed for one in kept)
+        sides = [one.parted for one in compared[rank] if one.parted is not None]
+        if not told or len(sides) < len(compared[rank]) or len({_place_of(s) for s in sides}) > 1:
+            return None
+        if len(mine) == 2 and not all(one.in_later_round for one in compared[rank]):
             return None
         return _departure(rank, sides)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Two ranks of two replicas, by what both would do."""
+
+    #: None where they agree as far as both go.
+    parted: PartedOrders | None
+    #: The first waits in something, and the other has ended more than the first.
+    passed: bool
+    #: They had exchanged messages alike, and ended a collective of both behind them.
+    in_later_round: bool
+
+
+def _place_of(parted: PartedOrders) -> tuple[int, Token | None]:
+    """Where a rank parts, and what its sibling has there."""
+    _, theirs = parted.tokens
+    at = parted.parting.theirs
+    return parted.parting.mine, theirs[at] if at < len(theirs) else None
 
 
 def _departure(rank: int, sides: Sequence[PartedOrders]) -> LeftOrder:
@@ -80,8 +99,8 @@ def _departure(rank: int, sides: Sequence[PartedOrders]) -> LeftOrder:
     )
 
 
-def _compare(mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
-    """Where two ranks of two replicas part, by what both would do; None where they do not."""
+def _compare(mine: IssuedOrder, theirs: IssuedOrder) -> _Compared | None:
+    """Two orders beside each other; None where nothing tells from where on they are one."""
     here, there = _shared(mine, theirs), _shared(theirs, mine)
     if not (mine.whole and theirs.whole):
         since = since_first_common(here, there)
@@ -90,15 +109,15 @@ def _compare(mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
         here, there = since
     tokens = _renamed(here), _renamed(there)
     parting = find_first_parting(*tokens)
-    return None if parting is None else PartedOrders(mine, theirs, parting, here, there, tokens)
-
-
-def _is_passed(mine: IssuedOrder, theirs: IssuedOrder) -> bool:
-    """True if a sibling that did all that a rank did has ended what that one is in."""
-    count = sum(not one.done for one in mine.issued)
-    here, there = _shared(mine, theirs), _shared(theirs, mine)
-    ended = sum(one.done for one in there) > sum(one.done for one in here)
-    return bool(count) and ended
+    agreed = here if parting is None else here[: parting.mine]
+    first = next((at for at, one in enumerate(agreed) if one.message), len(agreed))
+    common = mine.places & theirs.places
+    waits = not all(one.done for one in mine.issued)
+    return _Compared(
+        None if parting is None else PartedOrders(mine, theirs, parting, here, there, tokens),
+        passed=waits and sum(one.done for one in there) > sum(one.done for one in here),
+        in_later_round=any(one.done and one.place in common for one in agreed[first:]),
+    )
 
 
 def _shared(mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:

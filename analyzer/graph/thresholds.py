@@ -25,8 +25,8 @@ AGREEING_COUNTS = 2
 #: Messages after which a rank has a peer that it usually exchanges messages with.
 USUAL_MESSAGES = 2
 #: Messages of one kind, without a collective among them, from which a rank's order is known: more
-#: than a pipeline's step has microbatches, as far as schedules in documentations go.
-MANY_MESSAGES = 16
+#: than the microbatches of a step, of which gradient accumulation takes up to a hundred.
+MANY_MESSAGES = 128
 #: Messages that show what channel (peer, group and tag) a rank usually uses.
 USUAL_CHANNEL = 4
 #: Others that have to keep to one distance for it to be the group's.

@@ -9,7 +9,7 @@ from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.signatures import argument_difference, call_site
-from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
+from hanglab.analyzer.strengths import CONCLUDED, PLAUSIBLE, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import UNTOLD, name_ranks
 
@@ -87,7 +87,7 @@ def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
         return TIED
     if len(departure.siblings) == 1:
-        return CANDIDATES
+        return PLAUSIBLE
     return SEEN if departure.left_out or departure.added else CONCLUDED
 
 

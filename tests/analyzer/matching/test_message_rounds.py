@@ -35,10 +35,10 @@ def test_rounds_that_grow_tell_nothing() -> None:
     assert not known([*grown, "send 0->1"])
 
 
-@pytest.mark.parametrize(("count", "told"), [(15, False), (16, True)])
+@pytest.mark.parametrize(("count", "told"), [(127, False), (128, True)])
 def test_many_messages_without_a_collective_tell(count: int, told: bool) -> None:
-    """More than a step of a pipeline has microbatches."""
-    assert known([*(["send 0->1", "recv 0<-1", "recv 0<-1"] * 8)[: count + 8], "send 0->2"]) is told
+    """More than the microbatches of a step."""
+    assert known([*["send 0->1", "send 0->2"] * (count - 1), "send 0->1", "recv 0<-1"]) is told
 
 
 def test_rounds_alone_tell_sooner_than_many_messages() -> None:
@@ -46,6 +46,12 @@ def test_rounds_alone_tell_sooner_than_many_messages() -> None:
     assert known([*served * 3, "recv 0<-1", "recv 0<-2", "send 0->2", "recv 0<-1"])
     # What they never had may be the next phase.
     assert not known([*served * 3, "send 0->3"])
+
+
+def test_the_next_phase_of_a_schedule_is_not_known_by_the_one_before() -> None:
+    """From one line: all that it did until then were sends to one peer."""
+    assert not known(["send 0->1"] * 5 + ["recv 0<-1"])
+    assert known(["send 0->1"] * 5 + ["send 0->2"])
 
 
 def test_a_line_of_one_exchange_tells_and_a_helper_does_not() -> None:
