@@ -1,4 +1,4 @@
-"""What a rank's messages so far tell of those that it has to exchange.
+"""Rounds of a rank's messages, which tell what it has to exchange next.
 
 Within a round a schedule of messages comes to phases, each of which may begin with a peer, or an
 order, that the rank never had before.  So its past tells only where it has come round before.
@@ -50,7 +50,7 @@ def has_known_rounds(entries: Entries | None, index: int) -> bool:
         return True
     if len(collective) and collective[-1] > messages[0]:
         return False
-    if _are_rounds_alone(keys[messages].tolist(), int(keys[index])):
+    if _rounds_alone(keys[messages].tolist(), int(keys[index])):
         return True
     return bool(np.unique(keys[messages], return_counts=True)[1].max() >= MANY_MESSAGES)
 
@@ -79,14 +79,32 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
     )
 
 
-def _are_rounds_alone(made: list[int], key: int) -> bool:
-    """True if all messages but the latest were rounds with that one, from the first on."""
-    for latest in LATEST_ISSUED:
+def did_rounds_alone(entries: Entries | None, index: int, *, usual: bool) -> bool:
+    """True if all messages before an entry were rounds of several, from the first on.
+
+    ``usual``: and the entry is one of them.
+    """
+    if entries is None or not 0 <= index < len(entries):
+        return False
+    halves = np.array([bool(op_of(one.op).half) for one in entries.operations], dtype=np.bool_)
+    messages = np.flatnonzero(halves[entries.operation[:index]])
+    keys = entries.group.astype(np.int64) * len(entries.operations) + entries.operation
+    key = int(keys[index]) if usual else None
+    return _rounds_alone(keys[messages].tolist(), key) > 1
+
+
+def _rounds_alone(made: list[int], key: int | None) -> int:
+    """Length of the rounds that all messages but the latest were, from the first on; 0 for none.
+
+    Of rounds that have the message ``key``, if one is given.
+    """
+    for latest in (*LATEST_ISSUED, 0):
         past = made[: max(0, len(made) - latest)]
         period = period_of(past)
         if period is not None and len(past) >= MANY_ROUNDS * period:
-            return not repeats_since(past, period) and key in past[:period]
-    return False
+            kept = not repeats_since(past, period) and (key is None or key in past[:period])
+            return period if kept else 0
+    return 0
 
 
 def _are_alike(keys: Int64, messages: Int64, marks: list[int]) -> bool:

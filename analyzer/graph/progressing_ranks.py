@@ -51,13 +51,13 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
 
 
 def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> set[int]:
-    """Ranks that end waits, and that may have gone on: nothing tells when their dumps were written.
+    """Ranks that end waits and may have gone on: nothing tells when their dumps were written.
 
     Such a rank was absent, or its device in an operation, at a moment that may lie before what its
     peers wait for.  Dumps are taken for those of one moment where none is known to be of an earlier
     one; then a rank may have gone on that was seen within its usual pauses before its peers.  What
-    a rank waits in itself holds it whenever it was dumped.  A wait that outlived its timeout shows
-    that the dumps are those that torch takes then.
+    a rank waits in itself holds it whenever it was dumped, but for receives alone.  A wait that
+    outlived its timeout shows that the dumps are those that torch takes then.
     """
     summaries = merged.ranks.values()
     newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
@@ -66,16 +66,25 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
         since = [p.created_ns for p in summary.pending if p.created_ns > 0]
         if limit != ABSENT and since and newest - min(since) >= limit:
             return set()
-    undated = {}
+    peers = {}
     for sink in graph.sinks:
-        activity = merged.ranks[sink.rank].activity if sink.rank in merged.ranks else None
-        if activity is None or sink.unknown:
+        if not sink.unknown:
+            members = [rank for rank in sink.awaited.group.members if rank != sink.rank]
+            victims = [rank for rank in members if rank in sink.victims] or members
+            peers[sink.rank] = victims[:PEERS]
+    for cycle in graph.cycles:
+        # Receives are posted long before they are waited for.
+        if cycle.p2p and not any(op_of(call.op).sends for call in cycle.calls):
+            following = (*cycle.ranks[1:], cycle.ranks[0])
+            peers.update({r: [peer] for r, peer in zip(cycle.ranks, following, strict=True)})
+    undated = {}
+    for rank, others in peers.items():
+        activity = merged.ranks[rank].activity if rank in merged.ranks else None
+        if activity is None:
             continue
         bare = activity.last_ns == ABSENT and newest > CLOCK_UNSET_NS
         if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
-            members = [rank for rank in sink.awaited.group.members if rank != sink.rank]
-            victims = [rank for rank in members if rank in sink.victims] or members
-            undated[sink.rank] = victims[:PEERS]
+            undated[rank] = others
     return set(undated) if graph.progressing else _in_usual_pauses(undated, source)
 
 

@@ -74,7 +74,7 @@ class _Compared:
 
 
 def _place_of(parted: PartedOrders) -> tuple[int, Token | None]:
-    """Where a rank parts, and what its sibling has there."""
+    """The place where a rank parts, and the call that its sibling has there."""
     _, theirs = parted.tokens
     at = parted.parting.theirs
     return parted.parting.mine, theirs[at] if at < len(theirs) else None

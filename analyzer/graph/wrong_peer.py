@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.graph.message_rounds import has_known_rounds
+from hanglab.analyzer.graph.message_rounds import did_rounds_alone, has_known_rounds
 from hanglab.analyzer.graph.mismatched_halves import first_untaken_send
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
@@ -96,12 +96,25 @@ def find_wrong_peer(
     if len(misdirected) != 1:
         return None
     (wrong_peer,) = misdirected
-    rank, waiting = wrong_peer.rank, wrong_peer.waiting
     unusual = _against_usual_peers(wrong_peer, lookup)
     return replace(
         wrong_peer,
-        known=not unusual or has_known_rounds(lookup.entries(rank), waiting.waiters[rank].index),
+        known=not unusual or _has_known_rounds(wrong_peer, cycle, lookup),
         sure=unusual and _is_whole(wrong_peer),
+    )
+
+
+def _has_known_rounds(wrong_peer: WrongPeer, cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if a rank had come round before, or alone left what all of a ring did from the first."""
+    rank, waiting = wrong_peer.rank, wrong_peer.waiting
+    entries, index = lookup.entries(rank), waiting.waiters[rank].index
+    return has_known_rounds(entries, index) or (
+        did_rounds_alone(entries, index, usual=False)
+        and all(
+            did_rounds_alone(lookup.entries(other), place.waiters[other].index, usual=True)
+            for other, place in cycle.places.items()
+            if other != rank
+        )
     )
 
 

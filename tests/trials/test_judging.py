@@ -42,6 +42,14 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "receives that a job on its way had posted early were a deadlock, in files without times": (
+        1100042451,
+        1100093161,
+    ),
+    "who has as many messages as in no round of a program that grows was told of its peer": (
+        2000103066,
+        2000106121,
+    ),
     "a stage of a pipeline was told by the sizes, or the order, of what another stage calls": (
         2000000926,
         2000016912,
