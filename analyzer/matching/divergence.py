@@ -234,6 +234,7 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         bool(deviating)
         and in_order
         and all(_skips(sequences, seq, side.ranks[0], base, kind) for side in others)
+        and all(_is_in_rounds(sequences, seq, side, base) for side in others)
     )
     if contradicted:
         deviating, skipped = (), False
@@ -296,6 +297,12 @@ def _conforming(
         ):
             return None
     return steady
+
+
+def _is_in_rounds(sequences: Sequences, seq: int, side: _Side, other: _Side) -> bool:
+    """True if the rounds that a side repeated have the other's call: a new phase's is none."""
+    past = sequences.signatures(side.ranks[0], None, seq)
+    return sequences.signature(other.code) in past[-(period_of(past) or 0) :]
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
