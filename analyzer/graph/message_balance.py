@@ -9,7 +9,7 @@ rounds were alike until then, or the rank that is an end of all channels whose c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
+from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, EVEN_CHANNELS, KNOWN_ROUNDS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -79,7 +80,7 @@ def find_unmatched_messages(
         if channel in unequal:
             messages.setdefault(channel, []).append(waiting)
     found = []
-    for part in _connected(unequal):
+    for part in connected(unequal, lambda channel: channel.ends):
         mine = tuple(one for channel in part for one in messages.get(channel, ()))
         if mine:
             ends = frozenset(rank for channel in part for rank in channel.ends)
@@ -319,21 +320,6 @@ def _common(mine: Mapping[_Mark, int], theirs: Mapping[_Mark, int]) -> list[_Mar
         if not found or theirs[mark] > theirs[found[-1]]:
             found.append(mark)
     return found
-
-
-def _connected(channels: Iterable[_CountedChannel]) -> Iterator[list[_CountedChannel]]:
-    """Channels that have ends in common, together."""
-    left = list(channels)
-    while left:
-        part, left = [left[0]], left[1:]
-        grown = True
-        while grown:
-            ends = {rank for channel in part for rank in channel.ends}
-            more = [channel for channel in left if not ends.isdisjoint(channel.ends)]
-            grown = bool(more)
-            part += more
-            left = [channel for channel in left if channel not in more]
-        yield part
 
 
 def _deviating(channels: Sequence[_CountedChannel], odd: Sequence[tuple[int, ...]]) -> int | None:

@@ -35,12 +35,10 @@ def has_known_rounds(entries: Entries | None, index: int) -> bool:
         return False
     if _is_of_one_exchange(entries, index):
         return True
-    halves = np.array([bool(op_of(one.op).half) for one in entries.operations], dtype=np.bool_)
-    messages = np.flatnonzero(halves[entries.operation[:index]])
+    keys, messages = _messages_before(entries, index)
     collective = np.flatnonzero(~entries.is_p2p[:index] & (entries.seq[:index] >= 0))
     if not len(messages):
         return False
-    keys = entries.group.astype(np.int64) * len(entries.operations) + entries.operation
     kinds = keys * (len(entries.stacks) + 1) + entries.stack
     marks: dict[int, list[int]] = {}
     for row in collective.tolist():
@@ -67,8 +65,8 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
     rows = np.flatnonzero(np.isin(entries.stack[:index], stacks) & entries.is_p2p[:index])
     exchanges: dict[int, set[int]] = {}
     for row in rows.tolist():
-        batch = int(entries.p2p_seq[row])
-        if op_of(entries.operation_at(row).op).half and batch != int(entries.p2p_seq[index]):
+        batch = _batch_of(entries, row)
+        if op_of(entries.operation_at(row).op).half and batch != _batch_of(entries, index):
             exchanges.setdefault(batch, set()).add(int(entries.operation[row]))
     alike = {frozenset(one) for one in exchanges.values()}
     half = op_of(entries.operation_at(index).op).half
@@ -79,6 +77,12 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
     )
 
 
+def _batch_of(entries: Entries, row: int) -> int:
+    """Number of a message's batch; of one that bears none, below 0 and its own."""
+    number = int(entries.p2p_seq[row])
+    return number if number > 0 else -1 - row
+
+
 def did_rounds_alone(entries: Entries | None, index: int, *, usual: bool) -> bool:
     """True if all messages before an entry were rounds of several, from the first on.
 
@@ -86,11 +90,16 @@ def did_rounds_alone(entries: Entries | None, index: int, *, usual: bool) -> boo
     """
     if entries is None or not 0 <= index < len(entries):
         return False
-    halves = np.array([bool(op_of(one.op).half) for one in entries.operations], dtype=np.bool_)
-    messages = np.flatnonzero(halves[entries.operation[:index]])
-    keys = entries.group.astype(np.int64) * len(entries.operations) + entries.operation
+    keys, messages = _messages_before(entries, index)
     key = int(keys[index]) if usual else None
     return _rounds_alone(keys[messages].tolist(), key) > 1
+
+
+def _messages_before(entries: Entries, index: int) -> tuple[Int64, Int64]:
+    """Numbers that stand for group and operation of each entry, and the messages before one."""
+    halves = np.array([bool(op_of(one.op).half) for one in entries.operations], dtype=np.bool_)
+    keys: Int64 = entries.group.astype(np.int64) * len(entries.operations) + entries.operation
+    return keys, np.flatnonzero(halves[entries.operation[:index]])
 
 
 def _rounds_alone(made: list[int], key: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.parted_orders import PartedOrders
 
 Partings = dict[tuple[int, int], PartedOrders]
@@ -13,16 +14,10 @@ def stars(partings: Partings) -> list[tuple[Partings, frozenset[int]]]:
     Of ranks that part, in two sides within which nobody does, those of the smaller side; one part
     and no ranks where there are no such sides.
     """
-    clusters: list[Partings] = []
-    for pair, parted in partings.items():
-        cluster, apart = {pair: parted}, []
-        for one in clusters:
-            if any(not set(pair).isdisjoint(other) for other in one):
-                cluster |= one
-            else:
-                apart.append(one)
-        clusters = [*apart, cluster]
-    return [star for cluster in clusters for star in _by_smaller_side(cluster)]
+    clusters = connected(partings, lambda pair: pair)
+    return [
+        star for pairs in clusters for star in _by_smaller_side({p: partings[p] for p in pairs})
+    ]
 
 
 def _by_smaller_side(cluster: Partings) -> list[tuple[Partings, frozenset[int]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.merging import MergedSummaries
 
@@ -23,24 +24,13 @@ class Replicas:
     @cached_property
     def all(self) -> list[frozenset[int]]:
         """Ranks that exchange messages with each other, directly or not."""
-        peers: dict[int, set[int]] = {}
-        places = self._group_table.places
+        places, pairs = self._group_table.places, []
         for rank, summary in self._merged.ranks.items():
             for number, part in enumerate(summary.parts):
                 members = self._group_table.groups[places[rank, number]].members
                 ends = {end for channel in part.channels for end in (channel.src, channel.dst)}
-                for peer in (members[end] for end in ends if 0 <= end < len(members)):
-                    peers.setdefault(rank, {rank}).add(peer)
-                    peers.setdefault(peer, {peer}).add(rank)
-        found: list[frozenset[int]] = []
-        while peers:
-            todo, replica = [min(peers)], set[int]()
-            while todo:
-                rank = todo.pop()
-                todo += peers.pop(rank, ())
-                replica.add(rank)
-            found.append(frozenset(replica))
-        return found
+                pairs += [(rank, members[end]) for end in ends if 0 <= end < len(members)]
+        return [frozenset().union(*one) for one in connected(pairs, lambda pair: pair)]
 
     def of(self, rank: int) -> frozenset[int]:
         """The ranks with which one exchanges messages, with itself."""

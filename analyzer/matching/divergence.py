@@ -13,6 +13,7 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import (
     continuation,
+    is_in_rounds,
     left_out,
     next_in_rounds,
     period_of,
@@ -234,7 +235,12 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         bool(deviating)
         and in_order
         and all(_skips(sequences, seq, side.ranks[0], base, kind) for side in others)
-        and all(_is_in_rounds(sequences, seq, side, base) for side in others)
+        and all(
+            is_in_rounds(
+                sequences.signatures(side.ranks[0], None, seq), sequences.signature(base.code)
+            )
+            for side in others
+        )
     )
     if contradicted:
         deviating, skipped = (), False
@@ -297,12 +303,6 @@ def _conforming(
         ):
             return None
     return steady
-
-
-def _is_in_rounds(sequences: Sequences, seq: int, side: _Side, other: _Side) -> bool:
-    """True if the rounds that a side repeated have the other's call: a new phase's is none."""
-    past = sequences.signatures(side.ranks[0], None, seq)
-    return sequences.signature(other.code) in past[-(period_of(past) or 0) :]
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
@@ -517,9 +517,7 @@ def _judge_shift(
             past = sequences.signatures(ranks[0], None, seq)
             expected = continuation(past, 1)
             now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
-            borne_out = theirs in past[
-                -(period_of(past) or 0) :
-            ] and missing_votes.confirms_pattern(
+            borne_out = is_in_rounds(past, theirs) and missing_votes.confirms_pattern(
                 len(ranks), len(others), known, is_ahead=others is leaders
             )
             if expected and expected[0] == now and borne_out:
@@ -536,7 +534,7 @@ def _judge_shift(
         deviating == tuple(followers)
         and due is not None
         and due == sequences.signature(code)
-        and sequences.signature(first_code) in past[-(period_of(past) or 0) :]
+        and is_in_rounds(past, sequences.signature(first_code))
     )
     if contradicted:
         deviating = ()

@@ -66,6 +66,12 @@ def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
     return [pattern[i % period] for i in range(count)]
 
 
+def is_in_rounds(history: Sequence[_Call], call: _Call) -> bool:
+    """True if the pattern repeated until then has that call, at whichever place."""
+    period = period_of(history)
+    return period is not None and call in history[-period:]
+
+
 def next_in_rounds(history: Sequence[_Call]) -> _Call | None:
     """The next operation if most of ``history`` is rounds: a few that repeat in one are none."""
     period = period_of(history)

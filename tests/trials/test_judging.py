@@ -11,6 +11,27 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
+    "a loop that evaluates, with two faults at once or dumps of several moments": (
+        2000015762,
+        2000105669,
+        2000202659,
+        2000205122,
+    ),
+    "one call too many in a loop that evaluates, by dumps of a job on its way or of an attempt": (
+        2000101991,
+        2000204200,
+    ),
+    "a call too many or too few before a ring of groups is told as their order": (
+        2000101728,
+        2000103158,
+    ),
+    "a group of one stage under another name is told of both its ranks": (2000102632,),
+    "a call on another group is told by its size": (2000103183,),
+    "a collective or a message left out between steps is told of a pair of stages": (
+        2000107804,
+        2000205197,
+    ),
+    "counts that were the same in two rounds, and then differ by right": (2000206419,),
     "an only dump of an earlier moment, without its file's time, is taken for its rank's end": (
         28001202,
         310007880,

@@ -10,11 +10,19 @@ from graph_rows import Row, columns, world
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
 
 
-def known(ops: Sequence[str], *, lines: bool = False) -> bool:
-    """Whether what came before the last of ``ops`` tells; ``lines``: each has one of its own."""
+def known(ops: Sequence[str], *, lines: bool = False, numbered: bool = True) -> bool:
+    """Whether what came before the last of ``ops`` tells; ``lines``: each has one of its own.
+
+    ``numbered``: messages bear numbers, as in a buffer of torch's; the boundary has none.
+    """
     number = {op: 10 + place for place, op in enumerate(dict.fromkeys(ops))}
     rows = [
-        Row(op, 1, line=number[op] if lines else 28, p2p_seq=place + 1 if "-" in op else 0)
+        Row(
+            op,
+            1,
+            line=number[op] if lines else 28,
+            p2p_seq=place + 1 if numbered and "-" in op else 0,
+        )
         for place, op in enumerate(ops)
     ]
     entries = columns(0, rows, members=world(3)).entries
@@ -54,7 +62,8 @@ def test_the_next_phase_of_a_schedule_is_not_known_by_the_one_before() -> None:
     assert known(["send 0->1"] * 5 + ["send 0->2"])
 
 
-def test_a_line_of_one_exchange_tells_and_a_helper_does_not() -> None:
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_line_of_one_exchange_tells_and_a_helper_does_not(numbered: bool) -> None:
     phases = ["send 0->1", "recv 0<-1", "send 0->1", "recv 0<-1", "send 0->1"]
-    assert known(phases, lines=True)
-    assert not known(phases)
+    assert known(phases, lines=True, numbered=numbered)
+    assert not known(phases, numbered=numbered)

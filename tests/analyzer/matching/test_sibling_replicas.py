@@ -169,17 +169,6 @@ def test_the_middle_of_a_replica_with_more_by_right_does_not_make_its_end_the_cu
     assert all(set(one.culprits) not in ({first}, {last}) for one in found)
 
 
-@pytest.mark.parametrize("stopped", range(4))
-@pytest.mark.parametrize("logging", [True, False])
-def test_a_group_across_replicas_hides_no_rank_that_stopped(stopped: int, logging: bool) -> None:
-    """It stops before its gradients, in which its stage waits, and then all others."""
-    ranks = [step(rank, 2) * 2 for rank in range(4)]
-    mate = stopped ^ 1
-    ranks[stopped], ranks[mate] = ranks[stopped][:-2], ranks[mate][:-1]
-    (found,) = findings(2, ranks, idle=stopped, logging=logging)
-    assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [stopped])
-
-
 @pytest.mark.parametrize("odd", range(6))
 @pytest.mark.parametrize("logging", [True, False])
 def test_a_group_across_replicas_hides_no_rank_that_left_a_call_out(
