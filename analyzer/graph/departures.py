@@ -26,7 +26,7 @@ from hanglab.analyzer.graph.issued_orders import (
 )
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
-from hanglab.analyzer.graph.parting_sides import Partings, stars
+from hanglab.analyzer.graph.parting_sides import Star, stars
 from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS
 from hanglab.analyzer.graph.waits import OpenOperations
@@ -133,34 +133,33 @@ class ProgramOrders:
             partings = {pair: one for pair, one in partings.items() if not one.is_of_message}
         unclear = parted - len(partings)
         # Where two ends of messages pair up otherwise, those who do so are not one side.
-        alone: frozenset[int] = frozenset()
-        parts = [(partings, alone)] if self._messages and partings else stars(partings)
-        left = [self._find_among(one, siding, unclear, waits) for one, siding in parts]
-        first, *others = left or [None]
-        if first is None or not others:
-            return first
+        parts = [Star(partings)] if self._messages and partings else stars(partings)
+        left = [self._find_among(one, unclear, waits) for one in parts]
+        told = [one for one in left if one is not None]
+        if not told or len(told) < len(left):
+            return None
+        first, *others = told
+        if not all(one.alike for one in parts):
+            # A call that both made, each at a place of its own, may be one that all are to make.
+            return first if len({one.call for one in told}) == len(told) else None
         # A whole replica may leave its loop: each of its ranks parts from those of the others.
-        alike = all(one and one.call is not None and one.call == first.call for one in others)
-        ranks = tuple(sorted(one.rank for one in others if one is not None))
-        return replace(first, others=ranks) if alike and not first.tied else None
+        if others and (
+            first.tied or first.call is None or {o.call for o in others} != {first.call}
+        ):
+            return None
+        return replace(first, others=tuple(sorted(one.rank for one in others)))
 
     def _find_among(
-        self,
-        partings: Partings,
-        siding: frozenset[int],
-        unclear: int,
-        waits: OpenOperations | None,
+        self, star: Star, unclear: int, waits: OpenOperations | None
     ) -> LeftOrder | None:
-        """The departure of a rank that parts; ``siding``: those who do alike, with it.
-
-        ``unclear``: how many other partings are of the ranks' own orders.
-        """
+        """The departure of a rank that parts; ``unclear``: number of partings of own orders."""
+        partings, siding = star.partings, star.departed if star.alike else frozenset[int]()
         odd = self._odd_one(partings)
         pair, parted = next(iter(partings.items()))
         tied = odd is None and len(partings) == 1 and self._are_alone(pair, parted)
         if tied:
             odd = min(pair)
-        if odd is None or (waits is not None and not _explains(odd, waits)):
+        if odd is None or (waits is not None and not _explains(odd, star.departed, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side, siding) for side in sides):
@@ -169,7 +168,7 @@ class ProgramOrders:
         if departure is None or waits is None:
             return departure
         if odd not in waits.by_rank and (
-            unclear > 0 or (departure.edit is Edit.LEFT_OUT and Edit.SWAPPED in departure.possible)
+            unclear > 0 or departure.edit is None or Edit.SWAPPED in departure.possible
         ):
             return None  # It may have stopped in an order of its own.
         if departure.edit is Edit.LEFT_OUT:
@@ -497,21 +496,19 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
 
 
-def _explains(rank: int, waits: OpenOperations) -> bool:
+def _explains(rank: int, departed: frozenset[int], waits: OpenOperations) -> bool:
     """True if the rank waits, or is waited for, and nobody waits for another that is idle but it.
 
-    Whoever waits for one that waits for nobody, and not for that rank, is not held up by it.
+    But those that left the order with it: nobody need come to what they are in.
     """
-    held = {rank} | {one for one in waits.by_rank if any(w.explained for w in waits.first(one))}
-    blockers = {
-        one: {other for w in waits.first(one) for other in w.blockers(one)} for one in waits.by_rank
-    }
-    while further := {one for one in blockers if one not in held and blockers[one] & held}:
-        held |= further
     idle = {
-        other for one in blockers.keys() - held for w in waits.first(one) for other in w.absent
+        other
+        for waiting in map(waits.first, waits.by_rank)
+        for operation in waiting
+        if operation.waiters.keys() - departed - {rank}
+        for other in operation.absent
     } - waits.by_rank.keys()
-    return not idle and (
+    return idle <= {rank} and (
         rank in waits.by_rank or any(rank in one.absent for one in waits.operations.values())
     )
 

@@ -4,7 +4,8 @@ A program sends as often from one rank to another as that one receives, and by a
 it has come to the same count in each round.  Where a message is unfinished (its other half may be
 that of a later round, which hosts that run ahead have issued) and the counts of its channel (group,
 sender, receiver, tag) differ there, one of its two ends has departed from the program: one whose
-rounds were alike until then, or the rank that is an end of all channels whose counts differ.
+rounds were alike until then, one whose messages with its peers are no longer as many with each, or
+the rank that is an end of all channels whose counts differ.
 """
 
 from __future__ import annotations
@@ -81,12 +82,27 @@ def find_unmatched_messages(
             messages.setdefault(channel, []).append(waiting)
     found = []
     for part in connected(unequal, lambda channel: channel.ends):
-        mine = tuple(one for channel in part for one in messages.get(channel, ()))
-        if mine:
-            ends = frozenset(rank for channel in part for rank in channel.ends)
-            departed = [unequal[channel] for channel in part]
-            found.append(UnmatchedMessages(mine, ends, _deviating(part, departed)))
+        for channels, deviating in _by_departed(part, unequal, balance):
+            mine = tuple(one for channel in channels for one in messages.get(channel, ()))
+            if mine:
+                ends = frozenset(rank for channel in channels for rank in channel.ends)
+                found.append(UnmatchedMessages(mine, ends, deviating))
     return found
+
+
+def _by_departed(
+    part: Sequence[_CountedChannel],
+    unequal: Mapping[_CountedChannel, tuple[int, ...]],
+    balance: _Balance,
+) -> list[tuple[Sequence[_CountedChannel], int | None]]:
+    """Channels that share ranks, by the rank that departed: several may have from their peers."""
+    uneven = {channel: balance.uneven_end(channel) for channel in part}
+    ranks = sorted({rank for rank in uneven.values() if rank is not None})
+    # What one of them did in another group instead tells nothing by itself.
+    of_ranks = {c: {uneven[c]} & {*ranks} or {*ranks}.intersection(c.ends) for c in part}
+    if not all(len(one) == 1 for one in of_ranks.values()):
+        return [(part, _deviating(part, [unequal[channel] for channel in part]))]
+    return [([c for c in part if rank in of_ranks[c]], rank) for rank in ranks]
 
 
 def find_messages_after_the_last(
@@ -233,6 +249,27 @@ class _Balance:
             if steady and rounds[at - 1][1] not in usual_counts:
                 odd.append(channel.ends[end])
         return tuple(odd)
+
+    def uneven_end(self, channel: _CountedChannel) -> int | None:
+        """The end whose messages are not as many with each peer, while the other's are.
+
+        Up to the last collective of both; None where this does not tell.
+        """
+        ends = self._ends_of(channel)
+        marks = _common(ends[0].marks, ends[1].marks)
+        if not marks or not all(channel.group in one.counted for one in ends):
+            return None
+        even = [
+            {
+                _up_to(rows, one, marks[-1])
+                for other, rows in one.channels.items()
+                if other.group == channel.group
+            }
+            for one in ends
+        ]
+        several = [sum(c.group == channel.group for c in one.channels) > 1 for one in ends]
+        uneven = [rank for rank, counts in zip(channel.ends, even, strict=True) if len(counts) > 1]
+        return uneven[0] if len(uneven) == 1 and all(several) else None
 
     def is_after_the_last(self, channel: _CountedChannel) -> bool:
         """True if one end has done all until a collective, and the other, not there yet, more.

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import combinations
+
 from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.parted_orders import PartedOrders
 
 Partings = dict[tuple[int, int], PartedOrders]
 
 
-def stars(partings: Partings) -> list[tuple[Partings, frozenset[int]]]:
-    """Partings by the ranks from which all others part, and all such ranks that part alike.
+@dataclass(frozen=True)
+class Star:
+    """Partings that one rank has with others, if one has them all."""
 
-    Of ranks that part, in two sides within which nobody does, those of the smaller side; one part
-    and no ranks where there are no such sides.
+    partings: Partings
+    #: Ranks that left the order, the one among them.
+    departed: frozenset[int] = frozenset()
+    #: They left it alike.
+    alike: bool = False
+
+
+def stars(partings: Partings) -> list[Star]:
+    """Partings by the ranks that left the order of all others.
+
+    Of ranks that part, in two sides within which nobody does, those of the smaller side.  Or two of
+    which one is in each parting, where no other two are.
     """
     clusters = connected(partings, lambda pair: pair)
+    return [star for pairs in clusters for star in _stars_of({p: partings[p] for p in pairs})]
+
+
+def _stars_of(cluster: Partings) -> list[Star]:
+    odd = _smaller_side(cluster)
+    alike = bool(odd)
+    if not alike:
+        ranks = sorted({rank for pair in cluster for rank in pair})
+        covers = [two for two in combinations(ranks, 2) if all({*two} & {*p} for p in cluster)]
+        odd = frozenset(covers[0] if len(covers) == 1 and len(ranks) > 2 else ())
+    if not odd:
+        return [Star(cluster)]
     return [
-        star for pairs in clusters for star in _by_smaller_side({p: partings[p] for p in pairs})
+        Star({p: one for p, one in cluster.items() if odd.intersection(p) == {rank}}, odd, alike)
+        for rank in sorted(odd)
     ]
 
 
-def _by_smaller_side(cluster: Partings) -> list[tuple[Partings, frozenset[int]]]:
+def _smaller_side(cluster: Partings) -> frozenset[int]:
+    """Ranks within which nobody parts, while all part from all others; none if not the fewer."""
     ranks = {rank for pair in cluster for rank in pair}
     first = min(ranks)
     side = {rank for rank in ranks if (first, rank) not in cluster}
     odd, rest = sorted((side, ranks - side), key=len)
     crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
-    if len(odd) == len(rest) or crossing != cluster.keys():
-        return [(cluster, frozenset())]
-    return [
-        ({pair: one for pair, one in cluster.items() if rank in pair}, frozenset(odd))
-        for rank in sorted(odd)
-    ]
+    return frozenset(odd if len(odd) < len(rest) and crossing == cluster.keys() else ())

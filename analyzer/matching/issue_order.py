@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
@@ -93,29 +94,56 @@ def keep_one_order(entries: Entries, index: int, peers: Sequence[Entries | None]
     """True if all peers ended with the pattern that a rank repeated until its entry at ``index``.
 
     On one of their threads.  Groups apart, whose names may be each rank's own.  Ranks whose orders
-    differ may change them, up to the call that ends the rounds of all: where the entry is that one
-    once more, nothing of another round is in front of it.
+    differ may change them, and so may one that has changed its own before, up to the call that ends
+    the rounds of all: where the entry is that one once more, nothing of another round is in front
+    of it.  What the rank issued since is its pattern again: else it did this in another order.
     """
     _, patterns = _patterns_at(entries, index, unlined=True)
     if not patterns:
         return False
     size = len(patterns[0].calls)
     own = _rows_of_threads(entries, index)[thread_of(entries, index)]
-    mine = [_unnamed(entries, row) for row in own[-size:]]
+    issued = [_unnamed(entries, row) for row in own]
+    mine = issued[-size:]
     again = _unnamed(entries, index) == mine[-1]
 
     def is_kept(theirs: list[_Unnamed | None]) -> bool:
-        reordered = again and theirs[-1] == mine[-1] and Counter(theirs) == Counter(mine)
-        return theirs == mine or reordered
+        if again and theirs[-1:] == mine[-1:]:
+            return Counter(theirs[-size:]) == Counter(mine)
+        return theirs[-size:] == mine and not _has_reordered(theirs, size)
 
-    return all(
+    return (again or _is_one_more(entries, index, issued, size)) and all(
         peer is not None
         and any(
-            is_kept([_unnamed(peer, row) for row in rows[-size:]])
+            is_kept([_unnamed(peer, row) for row in rows])
             for rows in _rows_of_threads(peer, len(peer)).values()
         )
         for peer in peers
     )
+
+
+def _is_one_more(
+    entries: Entries, index: int, issued: Sequence[_Unnamed | None], size: int
+) -> bool:
+    """True if a call is one more than the rounds have, and none of them in another order.
+
+    A rank whose rounds came in one order so far, and that issued them behind the call as before.
+    """
+    thread, now = thread_of(entries, index), _unnamed(entries, index)
+    rows = (row for row in range(index + 1, len(entries)) if thread_of(entries, row) == thread)
+    since = [_unnamed(entries, row) for row in rows]
+    due = issued[-size:]
+    known = due.index(now) if now in due else size
+    if since and (len(since) <= known or since != [*islice(cycle(due), len(since))]):
+        return False
+    return not _has_reordered(issued, size)
+
+
+def _has_reordered(calls: Sequence[_Unnamed | None], size: int) -> bool:
+    """True if a round of that many calls, before the last one, had these in another order."""
+    latest = calls[-size:]
+    rounds = (calls[end - size : end] for end in range(len(calls) - size, size - 1, -size))
+    return any(one != latest and Counter(one) == Counter(latest) for one in rounds)
 
 
 def _rows_of_threads(entries: Entries, end: int) -> dict[str, list[int]]:

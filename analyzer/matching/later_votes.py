@@ -7,6 +7,7 @@ member whose ring holds later numbers alone tells by these which of the sides it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from hanglab.analyzer.matching.missing_votes import MissingVotes
 from hanglab.analyzer.matching.sequences import Sequences, Signature
@@ -32,10 +33,18 @@ def _side_of(
     for number in range(max(base, seq + 1), base + len(codes)):
         calls = [_call_of(sequences, members, number) for members in sides]
         mine = sequences.signature(sequences.code(rank, number))
-        if mine is None or None in calls or len(set(calls)) < len(calls):
+        if mine is None or any(_may_be_one(*two) for two in combinations(calls, 2)):
             continue
-        places.add(calls.index(mine) if mine in calls else None)
+        same = [place for place, call in enumerate(calls) if _may_be_one(mine, call)]
+        places.add(same[0] if len(same) == 1 else None)
     return places.pop() if len(places) == 1 else None
+
+
+def _may_be_one(one: Signature | None, other: Signature | None) -> bool:
+    """True if two calls agree in all that is known of both: a dump may have no lines."""
+    if one is None or other is None:
+        return True
+    return all(a == b or not (a and b) for a, b in zip(one, other, strict=True))
 
 
 def _call_of(sequences: Sequences, members: Sequence[int], number: int) -> Signature | None:

@@ -206,7 +206,12 @@ def _follows(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
 
 
 def _swapped(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
-    """True if two operations have changed places; None where the second would have yet to come."""
+    """True if two operations have changed places, or one comes behind some others, or before.
+
+    None where the second of two would have yet to come.
+    """
+    if _has_moved(here, there) or _has_moved(there, here):
+        return True
     place = next((i for i, one in enumerate(there) if i and one == here[0]), None)
     if place is None:
         return None if len(there) == 1 or len(here) == 1 else False
@@ -215,6 +220,19 @@ def _swapped(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
     if len(here) <= place:
         return None
     return here[place] == there[0] and _follows(here[place + 1 :], there[place + 1 :]) is not False
+
+
+def _has_moved(here: Sequence[Token], there: Sequence[Token]) -> bool:
+    """True if the first of one order comes behind some others in the other one, and all is alike.
+
+    As far as both go, and both go beyond it.
+    """
+    place = next((i for i, one in enumerate(there) if i and one == here[0]), None)
+    if place is None or len(here) <= place:
+        return False
+    if list(here[1 : place + 1]) != list(there[:place]):
+        return False
+    return _follows(here[place + 1 :], there[place + 1 :]) is not False
 
 
 def _parting_by_fences(

@@ -56,13 +56,31 @@ FALSE: dict[str, tuple[int, ...]] = {
     ),
     "a stopped device behind first rounds in two orders is told as one rank's order": (32000707,),
     "a stop in an order of its own is told as a call too many": (800022812, 800013575),
-    "arguments of two faults meet, and are told of all": (800022978,),
     "who waits is told with who is away, where one has nothing open and no more is dumped": (
         800014508,
     ),
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "an order of a rank's own was told as a call too many, beside one that stopped": (
+        1100090410,
+        1100126148,
+        1100004787,
+        1100088437,
+        1100098289,
+    ),
+    "who is between two that each left a message out was told alone": (
+        1100018236,
+        1100064100,
+        1100101644,
+    ),
+    "faults of two ranks were told of those who agree, or wait": (
+        1100075158,
+        1100074621,
+        1100127972,
+        800022978,
+    ),
+    "what follows from a call too many was told of others as splits that do not fit": (1100013237,),
     "what most called for the first time was held against the rounds of one that came too late": (
         2000201909,
     ),

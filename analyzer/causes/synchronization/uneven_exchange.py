@@ -18,14 +18,17 @@ from hanglab.recorder.case.operations import op_of
 
 
 def uneven_exchange_findings(graph: WaitForGraph) -> list[Finding]:
-    """One finding for the pair; [] unless there is one such, and nobody's dump lacks."""
+    """One finding for the pair; [] unless there is one such, and no dump lacks.
+
+    A rank that left the order of calls has its next ones meet others of its peers.
+    """
     stuck: dict[tuple[int, int], list[Call]] = {}
     for wait in graph.waits:
         call = wait.call
         if call.seq is not None and not wait.on and op_of(call.op).splits:
             stuck.setdefault((id(call.group), call.seq), []).append(call)
     pairs = [calls for calls in stuck.values() if len(calls) == 2]
-    if len(pairs) != 1 or graph.divergences:
+    if len(pairs) != 1 or graph.divergences or graph.departures:
         return []
     (calls,) = pairs
     first, _ = calls

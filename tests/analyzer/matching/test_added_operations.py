@@ -75,6 +75,23 @@ def test_alone_where_each_rank_has_an_order_of_its_own_a_rank_is_not_wrong() -> 
     assert findings([mine, peers, peers], [0]) == []
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+def test_alone_where_an_order_was_changed_before_nobody_has_a_call_too_many(changed: int) -> None:
+    usual, other = ("1", "2", "0"), ("2", "1", "0")
+    pasts = [[*usual, *(other if rank == changed else usual), *usual * 2] for rank in (0, 1)]
+    (found,) = findings([[*pasts[0], "2"], pasts[1]], [0])
+    assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [0, 1])
+
+
+@pytest.mark.parametrize(("behind", "culprits"), [("1", [0, 1]), ("120", [0]), ("12", [0])])
+def test_a_call_is_one_too_many_only_where_the_round_comes_whole_behind_it(
+    behind: str, culprits: list[int]
+) -> None:
+    past = ("1", "2", "0") * 2
+    (found,) = findings([(*past, "2", *behind), past], [0], opened=(1 + len(behind), 0))
+    assert found.culprits == culprits
+
+
 @pytest.mark.parametrize("wrong", [0, 2])
 @pytest.mark.parametrize("size", [3, 4])
 def test_alone_in_what_all_its_peers_had_passed_without_it_a_rank_is_wrong(

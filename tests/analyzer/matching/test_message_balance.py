@@ -58,6 +58,25 @@ def test_of_a_message_left_out_both_ends_are_named_and_nobody_else() -> None:
     assert finding.confidence == 0.5
 
 
+@pytest.mark.parametrize("left", [[0], [2], [0, 2]])
+def test_whose_messages_are_as_many_with_each_of_its_peers_left_none_out(left: list[int]) -> None:
+    """Two ends of a pipeline, each of whom may have taken, or sent, one microbatch less."""
+    taken, sent = ("" if rank not in left else "!" for rank in (2, 0))
+    back = ["recv 1<-2, send 1->0"] * 2 + [f"recv 1<-2{taken}, send 1->0{taken or sent}"]
+    ends = [["recv 0<-1", "recv 0<-1", f"recv 0<-1{taken}"], ["send 2->1"] * 3]
+    if 0 in left:
+        ends[0].pop()
+    if 2 in left:
+        ends[1].pop()
+    found = findings_of(
+        ", ".join(["send 0->1"] * 3 + ends[0] + ["/!"]),
+        ", ".join(["recv 1<-0, send 1->2"] * 3 + back + ["/!"]),
+        ", ".join(["recv 2<-1"] * 3 + ends[1] + ["/!"]),
+    )
+    assert {one.cause for one in found} == {Cause.P2P_UNMATCHED}
+    assert sorted(rank for one in found for rank in one.culprits) == left
+
+
 def test_the_end_that_left_its_own_rounds_is_named_alone() -> None:
     rounds = ("send 0->1, /, " * 3, "recv 1<-0, /, " * 3)
     (finding,) = findings_of(rounds[0] + "/!", rounds[1] + "recv 1<-0!, /!")

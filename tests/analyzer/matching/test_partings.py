@@ -49,3 +49,11 @@ def test_a_call_left_out_between_common_ones_is_told_whatever_the_order() -> Non
     assert found is not None
     assert found.proved == {Edit.LEFT_OUT}
     assert found.reversed.proved == {Edit.ADDED}
+
+
+def test_a_call_that_comes_behind_others_in_the_other_order_is_none_too_many() -> None:
+    for mine, theirs in ((["c", "a", "b"], ["a", "b", "c"]), (["a", "b", "c"], ["c", "a", "b"])):
+        found = find_parting(mine, theirs, (0, 0))
+        assert found is not None
+        assert Edit.SWAPPED in found.proved
+        assert not found.clear

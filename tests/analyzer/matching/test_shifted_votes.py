@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from graph_rows import Row, columns, world
 
 from hanglab.analyzer.graph import build_wait_for_graph
@@ -60,3 +61,27 @@ def test_another_size_alone_shifts_nothing() -> None:
     assert pair_of([96, 64, 32], [128, 64, 32]).difference is Difference.SIZE
     assert pair_of([64, 128, 64], [128, 128, 64]).difference is Difference.SIZE
     assert pair_of([64, 32], [128, 64]).difference is Difference.SIZE  # One call tells too little.
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_vote_is_no_other_rank_for_that_neither_has_lines(known: bool) -> None:
+    """Rank 1's buffer has lost number 1; behind it both others called what it did, one unlined."""
+    rows = [
+        [
+            Row(
+                "all_reduce", number, done=False,
+                extra={"input_dtypes": ["Half"]} if (rank, number) == (0, 1) else {},
+                line=7 if rank == 2 or known else None,
+            )
+            for number in (1, 2)
+            if (rank, number) != (1, 1)
+        ]
+        for rank in range(3)
+    ]  # fmt: skip
+    dumps = [
+        columns(rank, mine, members=world(3), status={0: (2, 0)}, first_record=int(rank == 1))
+        for rank, mine in enumerate(rows)
+    ]
+    (found,) = build_wait_for_graph(dumps).divergences
+    assert found.difference is Difference.DTYPE
+    assert found.deviating == ()
