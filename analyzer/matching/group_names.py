@@ -7,7 +7,7 @@ gives other names to those that follow, so it waits in a communicator of its own
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,11 @@ def find_name_conflicts(
     for group in groups:
         if not (group.guessed or group.former) and len(group.members) > 1:
             by_members.setdefault(group.members, []).append(group)
-    found = []
-    for members, alike in by_members.items():
-        conflict = _conflict(members, alike, merged) if len(alike) > 1 else None
-        if conflict is not None:
-            found.append(conflict)
+    shared = {members: alike for members, alike in by_members.items() if len(alike) > 1}
+    found = _conflicts(shared, merged)
+    using = [_using_names_of_others(conflict, groups) for conflict in found]
+    # What such a rank calls another group tells nothing either.
+    found = _conflicts(shared, merged, frozenset().union(*(one for one in using if len(one) == 1)))
     proved = {rank for conflict in found for rank in conflict.deviating}
     for conflict in found:
         # One wrong rank explains both; its only peer here need not be another.
@@ -64,13 +64,24 @@ def find_name_conflicts(
     return found
 
 
+def _conflicts(
+    shared: Mapping[tuple[int, ...], list[ResolvedGroup]],
+    merged: MergedSummaries,
+    odd: Set[int] = frozenset(),
+) -> list[NameConflict]:
+    """Conflicts of names, by member set, in which ranks that are ``odd`` elsewhere do not vote."""
+    found = [_conflict(members, alike, merged, odd) for members, alike in shared.items()]
+    return [conflict for conflict in found if conflict is not None]
+
+
 def find_lone_names(
     groups: Sequence[ResolvedGroup], ranks: Sequence[int], merged: MergedSummaries
 ) -> list[NameConflict]:
     """Conflicts of groups that list no members (gloo's): one rank waits in a group by itself.
 
     Nobody communicates alone. Where each of ``ranks``, the whole job, has a group of that
-    description, its peers wait in theirs. Sets members and :attr:`ResolvedGroup.misnamed`.
+    description, or shapes tell that all belong in it and most are in one, its peers wait in theirs.
+    Sets members and :attr:`ResolvedGroup.misnamed`.
     """
     by_description: dict[str, list[ResolvedGroup]] = {}
     for group in groups:
@@ -84,7 +95,9 @@ def find_lone_names(
         together = [group for group in alike if len(group.progress) > 1]
         if not alone or len(alike) < 2 or any(_met(group, merged) for group in alike):
             continue
-        if sorted(rank for group in alike for rank in group.progress) != sorted(ranks):
+        all_came = sorted(rank for group in alike for rank in group.progress) == sorted(ranks)
+        of_all = bool(together) and all(_sizes(group) == {len(ranks)} for group in alike)
+        if not (all_came or of_all):
             continue  # Somebody has yet to come, perhaps into the group of who is alone.
         odd = sorted(rank for group in alone for rank in group.progress)
         if together and (len(together) > 1 or len(together[0].progress) <= len(odd)):
@@ -104,6 +117,25 @@ def find_lone_names(
     return found
 
 
+def _sizes(group: ResolvedGroup) -> set[int]:
+    """Counts of members that shapes of its operations tell, 0 where they do not."""
+    return {progress.part.size for progress in group.progress.values() if progress.part is not None}
+
+
+def may_be_one(group: ResolvedGroup, other: ResolvedGroup) -> bool:
+    """True if two groups of all ranks may be one by two names: no rank has used both.
+
+    Whoever made a group more waits in one of them alone, and who has yet to come would tell.
+    """
+    described = group.group.description not in NO_DESCRIPTION
+    alike = described and group.group.description == other.group.description
+    return alike and _users(group).isdisjoint(_users(other))
+
+
+def _users(group: ResolvedGroup) -> set[int]:
+    return {rank for rank, progress in group.progress.items() if progress.part is not None}
+
+
 def _using_names_of_others(conflict: NameConflict, groups: Sequence[ResolvedGroup]) -> set[int]:
     """Candidates that give a group of theirs the name that other ranks give to groups of theirs."""
     by_name: dict[str, list[ResolvedGroup]] = {}
@@ -115,12 +147,18 @@ def _using_names_of_others(conflict: NameConflict, groups: Sequence[ResolvedGrou
         for alike in by_name.values()
         for group in alike
         if rank in _holders(group)
-        and any(set(conflict.candidates).isdisjoint(_holders(other) or [rank]) for other in alike)
+        and any(
+            rank not in (theirs := _holders(other)) and not {*theirs} <= {*conflict.candidates}
+            for other in alike
+        )
     }
 
 
 def _conflict(
-    members: tuple[int, ...], alike: list[ResolvedGroup], merged: MergedSummaries
+    members: tuple[int, ...],
+    alike: list[ResolvedGroup],
+    merged: MergedSummaries,
+    without: Set[int],
 ) -> NameConflict | None:
     holders = {group.group.name: _holders(group) for group in alike}
     known: dict[int, set[str]] = {}
@@ -136,9 +174,12 @@ def _conflict(
         return None
     for group in alike:
         group.misnamed = _may_be_another(group, common, holders)
-    usual, count = max(counts.items(), key=lambda item: (item[1], sorted(item[0])))
+    votes = Counter(mine for rank, mine in names.items() if rank not in without) or counts
+    usual, count = max(votes.items(), key=lambda item: (item[1], sorted(item[0])))
     against = [rank for rank, mine in names.items() if mine - usual and usual - mine]
-    decided = count > len(against)
+    # Ranks that made other groups each by itself agree with nobody.
+    rest = [votes[mine] for mine in {names[rank] for rank in against}]
+    decided = count > max(rest, default=0)
     apart = sorted(rank for rank, mine in names.items() if mine in odd)
     return NameConflict(
         members,

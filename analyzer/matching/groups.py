@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import ProcessGroup
-from hanglab.analyzer.matching.group_names import NameConflict, find_lone_names, find_name_conflicts
+from hanglab.analyzer.matching.group_names import (
+    NameConflict,
+    find_lone_names,
+    find_name_conflicts,
+    may_be_one,
+)
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
@@ -196,9 +201,10 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = ProcessGroup(group.group.name, group.members, found[0][0])
     group_table.name_conflicts = find_name_conflicts(group_table.groups, merged)
-    if not world_size_unknown and set(everybody) == set(merged.ranks):
+    if not world_size_unknown:
         group_table.name_conflicts += find_lone_names(group_table.groups, everybody, merged)
     for group in shaped:
+        group.misnamed = group.misnamed or any(may_be_one(group, other) for other in shaped)
         if not group.misnamed:
             group.guessed = expected is None
             _enter_who_never_came(merged, group)

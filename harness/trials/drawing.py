@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hanglab.harness.trials.faults import CAUSES, DIFFERENCES, Fault, play_with, random_fault
+from hanglab.harness.trials.faults import (
+    CAUSES,
+    DIFFERENCES,
+    Fault,
+    play_with,
+    random_fault,
+    renamed,
+)
 from hanglab.harness.trials.losses import KINDS, random_loss
 from hanglab.harness.trials.player import Play
 from hanglab.harness.trials.programs import Program, Transport, issues_of
@@ -51,8 +58,11 @@ def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
 def _change_of(program: Program, fault: Fault) -> object:
     """The change that a fault makes to its rank's program, equal for what several ranks do alike.
 
-    They may come to the same collective by a different number of steps.
+    They may come to the same collective by a different number of steps, and call its group by one
+    other name wherever they made a group more.
     """
+    if fault.kind == "drift":
+        return fault.kind, frozenset(renamed(program, fault).items())
     if fault.kind not in DIFFERENCES or fault.kind == "extra":
         return replace(fault, rank=0)
     steps = program.ranks[fault.rank][fault.thread]

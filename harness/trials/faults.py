@@ -80,7 +80,7 @@ def play_with(program: Program, faults: Sequence[Fault]) -> Play:
 
 def change(program: Program, fault: Fault) -> Program:
     if fault.kind == "drift":
-        return _drift(program, fault.rank, fault.value)
+        return _drift(program, fault)
     steps = list(program.ranks[fault.rank][fault.thread])
     if fault.kind == "order":
         _swap(steps, fault.at, fault.value)
@@ -137,14 +137,20 @@ def _swap(steps: list[Step], a: int, b: int) -> None:
                 steps[at + 1] = replace(wait, work=now.work)
 
 
-def _drift(program: Program, rank: int, first: int) -> Program:
-    """The rank made one group more before its group ``first``: later ones bear the next name."""
-    order = list(program.groups)
-    names = dict(program.names)
-    for place, group in enumerate(order):
-        if place >= first and rank in program.groups[group].members:
-            names[rank, group] = str(place + 1)
-    return replace(program, names=names)
+def renamed(program: Program, fault: Fault) -> dict[str, str]:
+    """Names that a rank gives its groups which made one group more before its ``fault.value``-th.
+
+    Each of those bears the next number.
+    """
+    return {
+        group: str(place + 1) for place, group in enumerate(program.groups)
+        if place >= fault.value and fault.rank in program.groups[group].members
+    }  # fmt: skip
+
+
+def _drift(program: Program, fault: Fault) -> Program:
+    names = {(fault.rank, group): name for group, name in renamed(program, fault).items()}
+    return replace(program, names={**program.names, **names})
 
 
 def random_fault(random: Random, program: Program, kind: str) -> Fault | None:

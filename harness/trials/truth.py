@@ -43,6 +43,7 @@ from hanglab.harness.trials.faults import (
     Fault,
     partners,
     play_with,
+    renamed,
 )
 from hanglab.harness.trials.losses import Loss
 from hanglab.harness.trials.lost_counts import counts_are_lost
@@ -198,7 +199,12 @@ class Trial:
         )
 
     def _groups_of(self, fault: Fault) -> set[str]:
-        """Groups of the step that a fault changes, and the one that is taken for it."""
+        """Groups of the step that a fault changes, and the one that is taken for it.
+
+        Or those that the rank calls by other names.
+        """
+        if fault.kind == "drift":
+            return set(renamed(self.program, fault))
         steps = self.program.ranks[fault.rank][fault.thread]
         at = fault.value if fault.kind == "extra" else fault.at
         found = {issue.group for issue in issues_of(steps[at])} if at < len(steps) else set()
@@ -207,7 +213,17 @@ class Trial:
         return found
 
     def _seen_at(self, fault: Fault) -> frozenset[int]:
-        """Ranks whose dumps hold what they did when the fault struck."""
+        """Ranks whose dumps hold what they did when the fault struck.
+
+        Or the name of a group of which the culprit's dump holds another one, if any do.
+        """
+        odd = self._groups_of(fault) & self._names_told(fault.rank)
+        telling = frozenset(
+            rank for rank in range(self.program.size)
+            if rank not in self.loss.missing and odd & self._names_told(rank)
+        )  # fmt: skip
+        if fault.kind == "drift" and telling - {fault.rank}:
+            return telling
         struck = [
             o.created for o in self.play.operations[fault.rank]
             if o.thread == fault.thread and o.at >= fault.at

@@ -112,8 +112,13 @@ def test_names_under_which_ranks_met_before_are_of_one_group() -> None:
     assert all(one.cause is not Cause.GROUP_CREATION for one in findings(rows, groups))
 
 
-def beside_nccl(names: Sequence[str], *, done: bool = False) -> list[Finding]:
-    """Each rank in a gloo group of that name, whose members no dump lists."""
+def beside_nccl(
+    names: Sequence[str | None], *, done: bool = False, of_all: bool = False
+) -> list[Finding]:
+    """Each rank in a gloo group of that name, whose members no dump lists; None: it left no dump.
+
+    ``of_all``: what it gathers is as much as all ranks give.
+    """
     described = {name: "control" for name in names if name}
     return synchronization_findings(
         build_wait_for_graph(
@@ -122,7 +127,14 @@ def beside_nccl(names: Sequence[str], *, done: bool = False) -> list[Finding]:
                 [
                     Row("all_reduce", 1),
                     *(
-                        Row("", 1, name, done=done, extra={"profiling_name": "gloo:all_gather"})
+                        Row(
+                            "",
+                            1,
+                            name,
+                            done=done,
+                            outputs=((4 * len(names),),) if of_all else None,
+                            extra={"profiling_name": "gloo:all_gather"},
+                        )
                         for name in ([name] if name else [])
                     ),
                 ],
@@ -130,6 +142,7 @@ def beside_nccl(names: Sequence[str], *, done: bool = False) -> list[Finding]:
                 descriptions=described,
             )
             for rank, name in enumerate(names)
+            if name is not None
         )
     )
 
@@ -156,3 +169,40 @@ def test_of_two_alone_in_gloo_groups_either_may_be_wrong() -> None:
 )
 def test_who_has_or_may_have_peers_in_a_gloo_group_has_no_wrong_name(names: Sequence[str]) -> None:
     assert all(one.cause is not Cause.GROUP_CREATION for one in beside_nccl(names))
+
+
+def test_most_of_a_group_of_all_wait_by_one_name_though_one_has_yet_to_come() -> None:
+    (found,) = beside_nccl(["1", "1", "2", ""], of_all=True)
+    assert (found.cause, found.culprits) == (Cause.GROUP_CREATION, [2])
+
+
+def test_two_names_of_one_group_are_no_order_of_groups() -> None:
+    """Ranks 2 and 3 would tell whose name is wrong."""
+    assert not beside_nccl(["1", "2", None, None], of_all=True)
+
+
+def test_ranks_that_each_made_another_group_agree_with_nobody() -> None:
+    members = range(4)
+    names = [("1", "3"), ("1", "2"), ("2", "3"), ("1", "2")]
+    (found,) = findings(
+        {rank: waiting(last) for rank, (_, last) in enumerate(names)},
+        [{"0": members, **dict.fromkeys(mine, members)} for mine in names],
+    )
+    assert (found.cause, found.culprits) == (Cause.GROUP_CREATION, [0, 2])
+
+
+def test_a_rank_that_names_a_group_as_others_do_theirs_tells_nothing_of_another_group() -> None:
+    """Ranks 3 and 5 call their common group alike; rank 5 has made a group more before."""
+    everybody, last = range(6), [1, 3, 5]
+    groups = [
+        {"0": everybody, "1": [0, 1], "4": [0, 2, 4]},
+        {"0": everybody, "1": [0, 1], "5": last},
+        {"0": everybody, "2": [2, 3], "4": [0, 2, 4]},
+        {"0": everybody, "2": [2, 3], "6": last},
+        {"0": everybody, "3": [4, 5], "4": [0, 2, 4]},
+        {"0": everybody, "4": [4, 5], "6": last},
+    ]
+    found = findings(
+        {0: [], 1: waiting("5"), 2: [], 3: waiting("6"), 4: waiting("3"), 5: waiting("4")}, groups
+    )
+    assert {rank for one in found for rank in one.culprits} == {5}
