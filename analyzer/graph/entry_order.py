@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -59,6 +60,37 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
         if complete and (fewer > 1 or (several and not (fewer == 1 and more >= enough))):
             return True
     return False
+
+
+def alone_in_order(cycle: WaitCycle) -> int | None:
+    """The one rank that came to its operation of a ring of two first, where several did not.
+
+    Whoever went on from the other's, or was dumped before all waited, tells its order as well as
+    the one that waits there; of whom nothing is known may have come as the one did.
+    """
+    if len(cycle.places) > 2:
+        return None
+    (one, here), (other, there) = cycle.places.items()
+    both = set(here.group.members) & set(there.group.members)
+    entered = {rank: (_has_entered(rank, here), _has_entered(rank, there)) for rank in both}
+    mine, theirs = (
+        {rank for rank, order in entered.items() if order == first}
+        for first in ((True, False), (False, True))
+    )
+    unknown = sum(None in order for order in entered.values())
+    if mine == {one} and len(theirs) > 1 + unknown:
+        return one
+    return other if theirs == {other} and len(mine) > 1 + unknown else None
+
+
+def _has_entered(rank: int, place: OpenOperation) -> bool | None:
+    """True if by its dump, of whichever moment, a rank has entered an operation."""
+    progress = place.group.progress.get(rank)
+    if progress is None or place.seq is None:
+        return None
+    if progress.entered is None and progress.part is not None:
+        progress = replace(progress, entered=progress.part.entered)
+    return progress.has_entered(place.seq)
 
 
 def have_crossed(cycle: WaitCycle, lookup: CallLookup) -> bool:

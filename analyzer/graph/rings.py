@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.entry_order import (
+    alone_in_order,
     are_own_orders,
     have_common_order,
     have_crossed,
@@ -260,6 +261,9 @@ class RingReader:
         if len(lacking) == 1 and len(cycle.places[lacking[0]].absent) > 1:
             # It alone has issued all of the ring, and what several others have not.
             return tuple(lacking)
+        alone = alone_in_order(cycle)
+        if alone is not None:
+            return (alone,)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
         return (rank_ahead,) if rank_ahead is not None else ()
