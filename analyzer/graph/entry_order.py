@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 
@@ -188,25 +189,35 @@ def message_crossed(waits: OpenOperations, lookup: CallLookup) -> dict[int, Open
                     before, after = (
                         _messages_before(one, rank, message, other, lookup) for one in (rank, peer)
                     )
-                    if any(before[seq] != after[seq] for seq in before.keys() & after.keys()):
+                    known = (before.keys() & after.keys()) - {inf}
+                    if any(before[seq] != after[seq] for seq in known):
                         continue  # It was harmless before, or one of them has left something out.
+                    if _is_short(before, after) or _is_short(after, before):
+                        continue  # What has but changed places comes before the next collective.
                     return {rank: message, peer: other}
     return None
 
 
+def _is_short(mine: dict[float, int], theirs: dict[float, int]) -> bool:
+    """True if one has fewer messages before a collective than the other, which has yet to come."""
+    latest = max((seq for seq in theirs if seq < inf), default=0)
+    return any(latest < seq < inf and count < theirs[inf] for seq, count in mine.items())
+
+
 def _messages_before(
     rank: int, waiter: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
-) -> dict[int, int]:
-    """Count of messages of the channel before each other number of a collective."""
+) -> dict[float, int]:
+    """Count of messages of the channel before each other number of a collective, and of all."""
     entries, pending = lookup.entries(rank), message.waiters[waiter]
     if entries is None or other.seq is None:
-        return {}
+        return {inf: 0}
     op = op_of(pending.op)
     messages = channel_rows(entries, pending, message, op.half if rank == waiter else op.other_half)
     mine = entries.in_group(other.group.group.name) & ~entries.is_p2p
     rows = np.flatnonzero(mine & (entries.seq != other.seq))
     counts = np.searchsorted(messages, rows)
-    return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
+    numbers = [*entries.seq[rows].tolist(), inf]
+    return dict(zip(numbers, [*counts.tolist(), len(messages)], strict=True))
 
 
 #: Name of a group, and the number of a collective of it.

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import line_of, location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
+from hanglab.analyzer.flight_recorder.columns import State
 from hanglab.analyzer.graph.wait_for_graph import Unmatched, WaitForGraph
 from hanglab.analyzer.hypotheses.frontier import Frontier
 from hanglab.analyzer.hypotheses.implicated import representatives, waiting_for
@@ -405,7 +407,18 @@ class _SimulatedCheck:
             for cycle in self._graph.cycles
         ):
             return "That they kept orders of their own before, and went on, speaks against it."
+        if len(left) == 1 and any(map(self._waits_in_threads, self._culprits)):
+            return "In which turns their threads come is not simulated, which speaks against it."
         return ""
+
+    def _waits_in_threads(self, rank: int) -> bool:
+        """True if several threads of a rank have something open: one order of them is simulated."""
+        lookup = self._graph.lookup
+        entries = lookup.entries(rank) if lookup is not None else None
+        if entries is None:
+            return False
+        still_open = ~entries.retired & (entries.state != State.COMPLETED)
+        return len(np.unique(entries.thread[still_open])) > 1
 
     def _is_of_one_line(self) -> bool:
         """True if all calls that differ are of one line of the program."""

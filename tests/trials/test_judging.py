@@ -81,6 +81,12 @@ MENDED = {
         800022978,
     ),
     "what follows from a call too many was told of others as splits that do not fit": (1100013237,),
+    "a message that went to another rank was one that had changed places with a collective": (
+        1100020292,
+        1100103902,
+    ),
+    "one of two whose threads both wait was told by a simulation of one order": (1100008850,),
+    "who waits for one that left the order was told of parts that do not fit, too": (1100094885,),
     "what most called for the first time was held against the rounds of one that came too late": (
         2000201909,
     ),
