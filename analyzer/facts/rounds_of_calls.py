@@ -13,17 +13,44 @@ from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.matching.group_history import continuation, period_of
 
 
-def call_out_of_turn(facts: CaseFacts, divergence: Divergence) -> Call | None:
-    """The peers' earlier call that the one rank of a difference makes; None if there is none.
+def call_out_of_turn(facts: CaseFacts, divergence: Divergence) -> tuple[Call, Call] | None:
+    """The call of one rank of a difference, and the peers' that it is; None if there is none.
 
-    They keep to rounds of several calls, and are in the one that is due.
+    They keep to rounds of several calls, and are in the one that is due.  Or they make it next, and
+    are in the one that the rank made before: it has one call less of that group.
     """
-    (rank,) = divergence.deviating if len(divergence.deviating) == 1 else (None,)
-    mine = divergence.calls.get(rank) if rank is not None else None
-    if mine is None or not mine.arguments.input_sizes:
-        return None
+    for rank in divergence.deviating or divergence.candidates:
+        mine = divergence.calls.get(rank)
+        if mine is None or not mine.arguments.input_sizes:
+            continue
+        turn = _next_of_peers(facts, divergence, mine)
+        if turn is None and divergence.deviating == (rank,):
+            turn = _of_peers_rounds(facts, divergence, mine)
+        if turn is not None:
+            return mine, turn
+    return None
+
+
+def _next_of_peers(facts: CaseFacts, divergence: Divergence, mine: Call) -> Call | None:
+    before = _call_beside(facts, mine, -1)
+    for theirs in divergence.calls.values():
+        following = _call_beside(facts, theirs, 1)
+        if before is None or following is None or _token(mine) == _token(theirs):
+            continue
+        if (_token(before), _token(mine)) == (_token(theirs), _token(following)):
+            return following
+    return None
+
+
+def _call_beside(facts: CaseFacts, call: Call, distance: int) -> Call | None:
+    """The rank's collective of the group whose number is by ``distance`` another one."""
+    numbered = {one.seq: one for one in _of_group(facts, call)}
+    return None if call.seq is None else numbered.get(call.seq + distance)
+
+
+def _of_peers_rounds(facts: CaseFacts, divergence: Divergence, mine: Call) -> Call | None:
     for peer, theirs in divergence.calls.items():
-        earlier = [] if peer == rank else _earlier(facts, theirs)
+        earlier = [] if peer == mine.rank else _earlier(facts, theirs)
         done = [_token(call) for call in earlier]
         period = period_of(done) if done else None
         if period is None or continuation(done, 1) != [_token(theirs)]:
@@ -39,12 +66,17 @@ def _token(call: Call) -> tuple[str, tuple[tuple[int, ...], ...]]:
 
 def _earlier(facts: CaseFacts, call: Call) -> list[Call]:
     """Collectives that the same rank entered in the group before, as far as its buffer goes."""
+    return [one for one in _of_group(facts, call) if (one.seq or 0) < (call.seq or 0)]
+
+
+def _of_group(facts: CaseFacts, call: Call) -> list[Call]:
+    """Collectives of the same rank in the group, as far as its buffer goes."""
     lookup = facts.graph.lookup
     entries = lookup.entries(call.rank) if lookup is not None else None
-    if entries is None or call.seq is None:
+    if entries is None:
         return []
     group = call.group
-    of_group = entries.in_group(group.name) & ~entries.is_p2p & (entries.seq < call.seq)
+    of_group = entries.in_group(group.name) & ~entries.is_p2p
     return [
         Call(
             call.rank,

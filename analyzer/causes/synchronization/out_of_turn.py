@@ -17,22 +17,22 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
     Nothing is to be padded then: what the rank called before, or in what order, is wrong.
     """
     for divergence in facts.graph.divergences:
-        if list(divergence.deviating) != finding.culprits:
+        if list(divergence.deviating or divergence.candidates) != finding.culprits:
             continue
-        turn = call_out_of_turn(facts, divergence)
-        if turn is None:
+        found = call_out_of_turn(facts, divergence)
+        if found is None:
             continue
-        (rank,) = finding.culprits
-        mine = divergence.calls[rank]
+        mine, turn = found
+        when = "next" if (turn.seq or 0) > divergence.seq else "in its last round"
         cause = Cause.COLLECTIVE_MISMATCH
         return msgspec.structs.replace(
             finding,
             cause=cause,
             advice=cause.advice,
             confidence=min(finding.confidence, CONCLUDED),
-            summary=f"Rank {rank} is at another call of its round than its peers: it called "
+            summary=f"Rank {mine.rank} is at another call of its round than its peers: it called "
             f"{name_call(mine)} ({shapes(mine)}) as they called number {turn.seq}.",
-            evidence=[*finding.evidence, observation(turn, "a peer called in its last round")],
+            evidence=[*finding.evidence, observation(turn, f"a peer called {when}")],
         )
     return finding
 

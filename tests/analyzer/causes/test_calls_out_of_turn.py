@@ -26,11 +26,17 @@ ROUND = ((16, 32), (48,), (32, 48), (4,))
 
 def verdict_on(
     mine: tuple[int, ...],
-    due: int,
+    due: int | tuple[int, ...],
     done: Sequence[tuple[int, ...]],
     deviating: Sequence[int] = (1,),
+    *,
+    before: tuple[int, ...] = (),
+    following: tuple[int, ...] = (),
 ) -> Verdict:
-    """Rank 1 came with ``mine`` where its peers are at the ``due``-th call of a round."""
+    """Rank 1 came with ``mine`` where its peers are at the ``due``-th call of a round, or size.
+
+    It did so behind ``before``, and they have ``following`` queued.
+    """
     aborted = ended(view(1), code=None, signal=signal.SIGABRT)
     aborted.stderr = REFUSED
     lost = [raised(view(r), "RuntimeError", LOST, user(7), at=2000) for r in (0, 2)]
@@ -39,16 +45,21 @@ def verdict_on(
     seq = len(done) + 1
     calls = {}
     for rank in range(3):
-        size = mine if rank == 1 else ROUND[due]
+        size = mine if rank == 1 else due if isinstance(due, tuple) else ROUND[due]
         given = Arguments(input_sizes=(size,), input_dtypes=("Float",))
         calls[rank] = Call(rank, group, seq, "all_reduce", given, (user(7),))
         if rank != 1:
             rows = [Row("all_reduce", n, inputs=[one]) for n, one in enumerate(done, 1)]
-            rows.append(Row("all_reduce", seq, inputs=[size], done=False))
+        else:
+            rows = [Row("all_reduce", seq - 1, inputs=[before], done=False)] if before else []
+        rows.append(Row("all_reduce", seq, inputs=[size], done=False))
+        if rank != 1 and following:
+            rows.append(Row("all_reduce", seq + 1, inputs=[following], done=False))
+        if rank != 1 or before:
             facts.dumps[rank] = columns(rank, rows, members={"0": range(3)}, backend="gloo")
     facts.graph.lookup = CallLookup(DumpsInMemory(facts.dumps))
     facts.graph.last_calls.update(calls)
-    facts.graph.divergences = [Divergence(group, seq, Difference.SIZE, calls, (1,), ())]
+    facts.graph.divergences = [Divergence(group, seq, Difference.SIZE, calls, tuple(deviating), ())]
     return conclude(facts)
 
 
@@ -76,3 +87,19 @@ def test_else_it_is_the_size_that_differs(
 ) -> None:
     verdict = verdict_on(mine, 0, done)
     assert (verdict.cause, verdict.culprits) == (Cause.SIZE_MISMATCH, [1])
+
+
+@pytest.mark.parametrize(
+    ("before", "following", "cause"),
+    [
+        ((64,), (32,), Cause.COLLECTIVE_MISMATCH),
+        ((64,), (64,), Cause.SIZE_MISMATCH),  # they do not come to that size
+        ((16,), (32,), Cause.SIZE_MISMATCH),  # it did not come from theirs
+    ],
+)
+def test_a_rank_that_is_a_call_ahead_without_rounds(
+    before: tuple[int, ...], following: tuple[int, ...], cause: Cause
+) -> None:
+    """It did before what its peers are in, and does what they do next."""
+    verdict = verdict_on((32,), (64,), ROUND[:2], before=before, following=following)
+    assert (verdict.cause, verdict.culprits) == (cause, [1])
