@@ -59,6 +59,7 @@ class UnknownCall(str, Enum):
     NO_EVIDENCE = "no_evidence"  # there is no dump, or it tells nothing of the group
     OVERWRITTEN = "overwritten"  # its ring begins later
     FINISHED = "finished"  # its dump shows unfinished operations only
+    UNLINED = "unlined"  # its dump does not tell from which line
     SHIFTED = "shifted"  # it had made other calls before, and what led to these is not known
 
 

@@ -509,9 +509,11 @@ def _judge_shift(
         progress = sequences.group.progress.get(rank)
         part = progress.part if progress is not None else None
         code = sequences.code(rank, seq)
-        if part is None or code == GAP or _site(sequences, code) not in sites:
+        if part is None or code == GAP:
             continue
-        if part.base > 1 or part.active_only:
+        if not _site(sequences, code):
+            missing_votes.unknown_calls[rank] = UnknownCall.UNLINED
+        elif _site(sequences, code) in sites and (part.base > 1 or part.active_only):
             missing_votes.unknown_calls[rank] = UnknownCall.SHIFTED
     known = len(members) - len(missing_votes.unknown_calls.keys() & members)
     conforming: list[int] | None = None

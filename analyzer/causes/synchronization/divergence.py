@@ -77,6 +77,8 @@ def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> Nee
         )
     if reason is UnknownCall.SHIFTED:
         return Need(f"the calls of {{}} before number {divergence.seq}", rank=rank)
+    if reason is UnknownCall.UNLINED:
+        return Need("a dump of {} with stacks", "dumps of {} with stacks", rank)
     if reason is UnknownCall.FINISHED:
         ending = "of {} with finished operations, too"
         return Need(f"a dump {ending}", f"dumps {ending}", rank)

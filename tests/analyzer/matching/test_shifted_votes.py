@@ -10,11 +10,14 @@ from hanglab.analyzer.matching.calls import Difference, Divergence, UnknownCall
 
 
 def divergences_of(*lines: str, first: int = 1) -> list[Divergence]:
-    """One group's reductions, from lines by their letters; of number ``first`` on nothing ended."""
+    """One group's reductions, from lines by their letters; of number ``first`` on nothing ended.
+
+    A rank of which no line is known has blanks.
+    """
     dumps = []
     for rank, mine in enumerate(lines):
         rows = [
-            Row("all_reduce", number, done=number == first == 1, line=ord(line))
+            Row("all_reduce", number, done=number == first == 1, line=ord(line.strip() or "\0"))
             for number, line in enumerate(mine, start=first)
         ]
         status = {0: (first + len(mine) - 1, max(1, first - 1))}
@@ -34,6 +37,11 @@ def test_a_member_that_was_shifted_before_has_none() -> None:
     """Rank 1 has called a twice before, so that what it calls with rank 2 is no vote for that."""
     (found,) = divergences_of("abab", "babab", "aabab", first=3)
     assert found.undecided and found.unknown_calls == {1: UnknownCall.SHIFTED}
+
+
+def test_a_member_of_which_no_line_is_known_may_have_called_from_either() -> None:
+    (found,) = divergences_of("abab", "    ", "aabab", first=3)
+    assert found.undecided and found.unknown_calls == {1: UnknownCall.UNLINED}
 
 
 def pair_of(mine: list[int], theirs: list[int]) -> Divergence:
