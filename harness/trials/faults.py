@@ -13,6 +13,7 @@ from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Wa
 #: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
 #: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
 #: Who hangs in its next call has left one out, or swapped the two: the same until it goes on.
+#: Who makes a call on another group has left it out on the one, and has one too many on the other.
 CAUSES: dict[str, frozenset[str]] = {
     "host_stop": frozenset({"missing_rank", "p2p_unmatched", "uneven_inputs", "rank0_work"}),
     "device_stop": frozenset({"gpu_fault", "fabric_stalled", "host_sync", "missing_rank"}),
@@ -35,6 +36,7 @@ CAUSES: dict[str, frozenset[str]] = {
     }),
     "wrong_group": frozenset({
         "collective_mismatch", "skipped_collective", "p2p_unmatched", "group_order", "missing_rank",
+        "p2p_deadlock",
     }),
     "drift": frozenset({"group_creation", "group_order", "collective_mismatch"}),
 }  # fmt: skip
