@@ -43,7 +43,6 @@ FALSE: dict[str, tuple[int, ...]] = {
         29005956,
     ),
     "a root that no buffer holds is told as a rank that is away": (29006468,),
-    "a group under two names beside a thread is told as two orders": (700027325,),
     "what ended by another rank's dump of an earlier moment is told as its rank's end": (
         310006744,
         700023179,
@@ -81,6 +80,7 @@ MENDED = {
         800022978,
     ),
     "what follows from a call too many was told of others as splits that do not fit": (1100013237,),
+    "a group under two names beside a thread was told as two orders": (700027325,),
     "a message that went to another rank was one that had changed places with a collective": (
         1100020292,
         1100103902,
