@@ -7,6 +7,7 @@ cause only where other arguments do not leave it, and what shifts a rank's calls
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from hanglab.analyzer.hypotheses.thresholds import (
     TRIED_NUMBERS,
 )
 from hanglab.analyzer.matching.calls import Divergence
+from hanglab.analyzer.program.program import Action
+from hanglab.analyzer.program.simulation import agree
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
@@ -234,6 +237,8 @@ class _SimulatedCheck:
         """The proposal with what the simulation says of it.  Raises NoProgram."""
         if not self._frontier.is_that_of_the_dumps():
             raise NoProgram("simulated, the operations of the dumps do not stop where the job did")
+        if self._others_differ():
+            raise NoProgram("calls of other ranks differ as well, and one fault is tried at a time")
         finding = self._proposal.finding
         if self._cause is Cause.P2P_DEADLOCK:
             # Nobody did anything but what stands there: whoever of the ring goes first frees all.
@@ -245,6 +250,15 @@ class _SimulatedCheck:
         if finding.confidence <= CANDIDATES and len(self._culprits) > 1:
             return self._tie(finding)
         return self._certain(finding)
+
+    def _others_differ(self) -> bool:
+        """True if ranks besides the culprits do not agree with each other in a call."""
+        calls = defaultdict[tuple[int, int], list[Action]](list)
+        for rank, steps in zip(self._last.ranks, self._last.steps, strict=True):
+            for step in steps:
+                if step.number is not None and rank not in self._culprits:
+                    calls[step.action.group, step.number].append(step.action)
+        return not all(map(agree, calls.values()))
 
     def _test(self, faults: Sequence[CandidateFault], culprits: Sequence[int]) -> Tested:
         """Simulate any of ``faults`` by ``culprits`` together."""

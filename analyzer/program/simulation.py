@@ -240,15 +240,18 @@ class _Machine:
     def _agree(self, entered: Mapping[int, int], members: Sequence[int]) -> bool:
         """True if the calls under one number can finish together: what is known is equal."""
         actions = {rank: self._ranks[rank].issued[index].action for rank, index in entered.items()}
-        known: tuple[Collection[object], ...] = (
-            {action.op for action in actions.values()},
-            {action.numel for action in actions.values() if action.op != "all_to_all"} - {UNKNOWN},
-            {action.dtype for action in actions.values()} - {""},
-            {action.root for action in actions.values()} - {None},
-        )
-        return all(len(values) < 2 for values in known) and _splits_agree(
-            [actions[rank].splits for rank in members]
-        )
+        return agree(actions.values()) and _splits_agree([actions[rank].splits for rank in members])
+
+
+def agree(actions: Collection[Action]) -> bool:
+    """True if calls under one number may be of one operation: what is known of them is equal."""
+    known: tuple[Collection[object], ...] = (
+        {action.op for action in actions},
+        {action.numel for action in actions if action.op != "all_to_all"} - {UNKNOWN},
+        {action.dtype for action in actions} - {""},
+        {action.root for action in actions} - {None},
+    )
+    return all(len(values) < 2 for values in known)
 
 
 def _splits_agree(splits: Sequence[SplitLists | None]) -> bool:

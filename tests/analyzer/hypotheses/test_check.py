@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import msgspec
@@ -192,3 +193,14 @@ def test_each_kind_of_fault_reproduces(kind: str) -> None:
                 kept += now.finding.confidence >= was.finding.confidence
                 lost += now.finding.confidence < was.finding.confidence
     assert lost <= kept / 20, (kept, lost)
+
+
+def test_a_size_stays_what_it_is_where_another_rank_differs_as_well() -> None:
+    """To leave the call out would free all from both differences."""
+    right = (Action("all_reduce", 0, site=10, numel=8), Action("all_reduce", 0, site=11, numel=8))
+    size, dtype = replace(right[0], numel=9), replace(right[1], dtype="Half")
+    ranks = (right, (right[0], dtype), (size, right[1]), right)
+    facts = facts_of_run(simulate(program_of(*ranks), "nccl"))
+    (after,) = check_hypotheses(facts, synchronization(facts))
+    assert (after.finding.cause, after.finding.culprits) == (Cause.SIZE_MISMATCH, [2])
+    assert "calls of other ranks differ as well" in told(after)[0]
