@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from hanglab.analyzer.graph.departures import ProgramOrders
-from hanglab.analyzer.graph.difference_labels import label_by_departure
+from hanglab.analyzer.graph.difference_labels import label_by_departure, label_by_sides
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.own_orders import (
@@ -69,6 +69,7 @@ class DepartureFinder:
                 left = {found.rank, *found.others}.intersection(divergence.candidates)
                 divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
+                label_by_sides(divergence)
         return found
 
     def label_silent(self, silent: Sequence[Divergence]) -> None:

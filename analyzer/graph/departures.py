@@ -159,6 +159,8 @@ class ProgramOrders:
         tied = odd is None and len(partings) == 1 and self._are_alone(pair, parted)
         if tied:
             odd = min(pair)
+            if waits is not None and not waits.by_rank.keys() >= {*pair}:
+                return None  # Who waits for nothing may have stopped in an order of its own.
         if odd is None or (waits is not None and not _explains(odd, star.departed, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]

@@ -12,7 +12,11 @@ from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.program_order import Edit
-from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site
+from hanglab.analyzer.matching.signatures import (
+    ARGUMENT_DIFFERENCES,
+    argument_difference,
+    call_site,
+)
 
 #: Edits of a rank's order from which on its calls meet those of another number.
 _SHIFTS = frozenset({Edit.LEFT_OUT, Edit.ADDED})
@@ -34,6 +38,24 @@ def label_by_shift(divergence: Divergence, lookup: CallLookup) -> None:
             divergence.difference = Difference.OPERATION
 
 
+def label_by_sides(divergence: Divergence) -> None:
+    """Let the call of a rank that is named tell what differs, where others differ from each other.
+
+    What two of its peers differ in is no fault of its own.
+    """
+    if not divergence.deviating or divergence.difference not in ARGUMENT_DIFFERENCES:
+        return
+    mine = divergence.calls[divergence.deviating[0]]
+    kinds = {
+        argument_difference(mine, call)
+        for rank, call in divergence.calls.items()
+        if rank not in divergence.deviating
+    }
+    if divergence.difference not in kinds:
+        differing = (kind for kind in ARGUMENT_DIFFERENCES if kind in kinds)
+        divergence.difference = next(differing, divergence.difference)
+
+
 def label_by_departure(
     divergences: Sequence[Divergence], departure: LeftOrder, lookup: CallLookup
 ) -> None:
@@ -48,6 +70,8 @@ def label_by_departure(
         if not _shifts_calls(departure, divergence, lookup):
             continue
         if edit in _SHIFTS and not _may_be_shifted(divergence, departure.rank, edit, lookup):
+            continue
+        if edit is Edit.ADDED and _is_due(divergence, departure.rank, lookup):
             continue
         index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
         if departure.index is not None and index < departure.index:
@@ -89,6 +113,27 @@ def _may_be_shifted(divergence: Divergence, rank: int, edit: Edit, lookup: CallL
     return not met or any(met)
 
 
+def _is_due(divergence: Divergence, rank: int, lookup: CallLookup) -> bool:
+    """True if a rank made its peers' call, from their line, with arguments that no call has.
+
+    One that is too many is a call of the program, and has the arguments of one.  That the rank
+    comes to its peers' call later, in an order of its own, is not seen where its order ends.
+    """
+    mine = divergence.calls[rank]
+    others = [call for other, call in divergence.calls.items() if other != rank]
+    sites = {call_site(call.stack) for call in (mine, *others)}
+    return (
+        sites != {None}
+        and len(sites) == 1
+        and not any(
+            (mine.op, mine.arguments) == call
+            for other in divergence.calls
+            for number, call in _calls_since(divergence, other, lookup, 0).items()
+            if (other, number) != (rank, divergence.seq)
+        )
+    )
+
+
 def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
     """True if a rank made its peers' call in another way, from their line: it is not past that.
 
@@ -104,14 +149,15 @@ def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
 
 
 def _calls_since(
-    divergence: Divergence, rank: int, lookup: CallLookup
+    divergence: Divergence, rank: int, lookup: CallLookup, since: int | None = None
 ) -> dict[int, tuple[str, Arguments]]:
     """Operations and arguments of a rank's calls of the group, by number, since they differ."""
+    since = divergence.seq if since is None else since
     entries = lookup.entries(rank)
     if entries is None:
         return {}
     mine = entries.in_group(divergence.group.name) & ~entries.is_p2p
-    rows = np.flatnonzero(mine & (entries.seq >= divergence.seq)).tolist()
+    rows = np.flatnonzero(mine & (entries.seq >= since)).tolist()
     return {
         int(entries.seq[row]): (entries.operation_at(row).op, entries.arguments_at(row))
         for row in rows
