@@ -10,7 +10,11 @@ from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
-from hanglab.analyzer.graph.ended_otherwise import ended_in_pairs, find_ended_otherwise
+from hanglab.analyzer.graph.ended_otherwise import (
+    ended_in_pairs,
+    ended_unseen,
+    find_ended_otherwise,
+)
 from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import (
     find_messages_after_the_last,
@@ -134,6 +138,7 @@ class _Builder:
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))
+        unseen = ended_unseen(waits, lookup)
         roots = find_roots(merged, waits)
         # Messages pair up otherwise than the program has it from the fault on: a ring through one
         # of its ranks is what follows.
@@ -229,6 +234,7 @@ class _Builder:
             sink.passed_by = self._departures.orders.passed_by(sink.rank, graph.idle)
             sink.disputed_by = self._departures.orders.disputed_by(sink.rank, sink.victims)
             sink.untold = self._is_untold(sink, waits)
+            sink.unseen = sink.stopped_device and sink.rank in unseen
         self._show(graph, waits, important)
         graph.stalled = [
             self._calls.wait(min(waiting.waiters), waiting, waits, self._calls.small)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.wait_for_graph import EndedOtherwise
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.recorder.case.operations import op_of
 
 
@@ -33,6 +34,31 @@ def ended_in_pairs(waits: OpenOperations, shown: CallsOfRanks) -> Iterator[Ended
             yield _ended(waiting, shown)
 
 
+def ended_unseen(waits: OpenOperations, lookup: CallLookup) -> set[int]:
+    """Ranks in collectives that all peers have ended by calls that no dump holds.
+
+    By these they, too, may have called otherwise.  In a pair nothing tells which of the two did,
+    if not its device stopped.
+    """
+    found = set()
+    for rank in sorted(waits.stopped):
+        for waiting in waits.first(rank):
+            ended = waiting.finished if waiting.seq is not None else []
+            if not ended or any(_shows_call(peer, waiting, lookup) for peer in ended):
+                continue
+            if len(waiting.group.members) == 2:
+                waits.stopped.discard(rank)
+                waiting.explained = True
+            else:
+                found.add(rank)
+    return found
+
+
+def _shows_call(rank: int, waiting: OpenOperation, lookup: CallLookup) -> bool:
+    assert waiting.seq is not None
+    return lookup.index_of(rank, waiting.group.group.name, waiting.seq) >= 0
+
+
 def _by_unknown_calls(waiting: OpenOperation, shown: CallsOfRanks) -> bool:
     """True if all of a group are in an operation or have ended it, by what no dump tells."""
     if waiting.seq is None or not op_of(waiting.op).synchronizing or waiting.explained:
@@ -41,9 +67,7 @@ def _by_unknown_calls(waiting: OpenOperation, shown: CallsOfRanks) -> bool:
         return False
     if not all(pending.on_device for pending in waiting.waiters.values()):
         return False
-    name = waiting.group.group.name
-    called = (shown.lookup.index_of(rank, name, waiting.seq) for rank in waiting.finished)
-    return all(index < 0 for index in called)
+    return not any(_shows_call(rank, waiting, shown.lookup) for rank in waiting.finished)
 
 
 def _ended(waiting: OpenOperation, shown: CallsOfRanks) -> EndedOtherwise:

@@ -67,6 +67,8 @@ class Sink:
     #: The one other rank of the job waits for it, in an operation that it may have too many: its
     #: own rounds do not prove that it was due.
     untold: bool = False
+    #: No dump holds what its peers called where it is, so that its own call may be another one.
+    unseen: bool = False
 
 
 @dataclass

@@ -41,6 +41,7 @@ from hanglab.harness.trials.faults import (
     STOPS,
     UNSEEN,
     Fault,
+    change,
     partners,
     play_with,
     renamed,
@@ -450,7 +451,39 @@ class Trial:
         if any(map(self._swaps_out_of_sight, self.faults)):
             found |= CAUSES["extra"] | STOPPED  # Of a job without that operation.
         # No buffer holds a root, or split lists: another one may look like a stop of its rank.
-        return found | STOPPED if any(map(self.dumped.may_have_stopped, hidden)) else found
+        if any(map(self.dumped.may_have_stopped, hidden)):
+            return found | STOPPED
+        return found | STOPPED if any(map(self._may_be_all_calls, self.faults)) else found
+
+    def _may_be_all_calls(self, fault: Fault) -> bool:
+        """True if a program in which all call so leaves the files, where the culprit stopped.
+
+        Then no dump holds what its peers called.
+        """
+        if fault.kind not in IN_ARGUMENTS:
+            return False
+        program = self.program
+        steps = program.ranks[fault.rank][fault.thread]
+        changed = issues_of(steps[fault.at])[fault.part]
+        if changed.peer is not None:
+            return False
+        group = changed.group
+        before = (issue for step in steps[: fault.at] for issue in issues_of(step))
+        number = sum(issue.group == group and issue.peer is None for issue in before)
+        for rank, threads in enumerate(program.ranks):
+            places = [
+                (thread, at, part) for thread, steps in enumerate(threads)
+                for at, step in enumerate(steps) for part, issue in enumerate(issues_of(step))
+                if issue.group == group and issue.peer is None
+            ]  # fmt: skip
+            if len({thread for thread, *_ in places}) > 1:
+                return False  # Turns of threads give the numbers.
+            if number < len(places):
+                thread, at, part = places[number]
+                program = change(
+                    program, replace(fault, rank=rank, thread=thread, at=at, part=part)
+                )
+        return replace(self.dumped, program=program).may_have_stopped(fault.rank)
 
     def _swaps_out_of_sight(self, fault: Fault) -> bool:
         """True if no buffer holds one of the two operations that a rank has swapped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 
@@ -67,3 +68,13 @@ def test_a_file_written_before_the_end_refutes_nothing(early: bool) -> None:
     found = truths(ExplainedPlay(program, play, loss))
     assert found == truths(EveryPlay(program, play, loss))
     assert found[0] is early
+
+
+@pytest.mark.parametrize("active_only", [True, False])
+def test_other_arguments_may_be_a_stop_where_no_file_holds_those_of_the_peers(
+    active_only: bool,
+) -> None:
+    trial = make_trial(1100031952)  # Rank 1 of three broadcasts another dtype.
+    assert trial is not None and trial.fault == "dtype"
+    trial = replace(trial, loss=replace(trial.loss, active_only=active_only))
+    assert ("missing_rank" in trial.causes) is active_only

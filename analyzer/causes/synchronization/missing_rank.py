@@ -26,7 +26,8 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         if sink.stopped_device
         for call in graph.unfinished.get(sink.rank, [])[:1]
     ]
-    if len(inside) > 1 and any(op_of(call.op).splits for call in inside):
+    exchanging = [call for call in inside if op_of(call.op).splits]
+    if any(len(inside) > 1 or {*graph.missing}.intersection(c.group.members) for c in exchanging):
         return []  # Their parts are for each other, so neither device need have stopped.
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
@@ -57,7 +58,8 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     sink, *others = sinks
     call = sink.awaited
     pair = sink.untold or (call.seq is not None and len(call.group.members) == 2)
-    cut = sink.rank in graph.broken_off  # What it did before would tell.
+    # What it did before would tell, or whether its dump was written before it did anything.
+    cut = sink.rank in graph.broken_off or (graph.copied and sink.last is None)
     if others or cut or not (pair and sink.outside and len(waiting) == 1):
         return []
     culprits = sorted({sink.rank, *waiting})
@@ -168,6 +170,12 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
         )
+    unseen = [sink.rank for sink in sinks if sink.unseen]
+    if unseen:
+        words.append(
+            f"Or {name_ranks(unseen)} called another operation there, or with other arguments: no "
+            "dump holds what the peers called."
+        )
     words += [
         f"Rank {sink.rank} has issued {name_call(sink.awaited)}, but its device has not begun it, "
         "although nothing older of the rank is open: it has stopped, and all others wait for it."
@@ -187,10 +195,10 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         )
     if graph.open:
         words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")
-    unseen = graph.silent_p2p.intersection(outside)
-    if unseen:
+    silent = graph.silent_p2p.intersection(outside)
+    if silent:
         words.append(
-            f"Sends and receives, which leave no entry on gloo, are what {name_ranks([*unseen])} "
+            f"Sends and receives, which leave no entry on gloo, are what {name_ranks([*silent])} "
             "might be in instead."
         )
     return Finding(
@@ -201,7 +209,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=CANDIDATES if unseen or last else CONCLUDED if concluded else SEEN,
+        confidence=CANDIDATES if silent or unseen or last else CONCLUDED if concluded else SEEN,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,
