@@ -7,6 +7,7 @@ from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import break_off, name_ranks
@@ -21,13 +22,13 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         return []
     culprits = [sink.rank for sink in sinks]
     inside = [
-        call
+        (sink, call)
         for sink in sinks
         if sink.stopped_device
         for call in graph.unfinished.get(sink.rank, [])[:1]
     ]
-    exchanging = [call for call in inside if op_of(call.op).splits]
-    if any(len(inside) > 1 or {*graph.missing}.intersection(c.group.members) for c in exchanging):
+    exchanging = [(sink, call) for sink, call in inside if op_of(call.op).splits]
+    if exchanging and (len(inside) > 1 or any(_may_lack_part(graph, *one) for one in exchanging)):
         return []  # Their parts are for each other, so neither device need have stopped.
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
@@ -46,6 +47,11 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         # without an order of its own: it may have done too much.
         return _either(graph, sinks, waiting) if alone else []
     return [_finding(graph, sinks)]
+
+
+def _may_lack_part(graph: WaitForGraph, sink: Sink, call: Call) -> bool:
+    """True if a member that left no dump may be in the exchange that others have ended, too."""
+    return not sink.by_exclusion and not set(graph.missing).isdisjoint(call.group.members)
 
 
 def _is_last(sink: Sink) -> bool:
