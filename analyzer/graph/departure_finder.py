@@ -61,7 +61,7 @@ class DepartureFinder:
         if found is None:
             return None
         arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
-        if found.tied and arguments and not (found.regrouped and found.alike):
+        if found.tied and arguments and not (found.regrouped and self._are_alike(found)):
             return None  # That tells as much, and what it is in which they differ.
         found = self._with_own_edit(found)
         for divergence in divergences:
@@ -71,6 +71,19 @@ class DepartureFinder:
                 divergence.skipped = found.edit is Edit.LEFT_OUT
                 label_by_sides(divergence)
         return found
+
+    def _are_alike(self, found: LeftOrder) -> bool:
+        """True if the two calls at which ranks part have the same arguments, their dtypes as well.
+
+        Orders hold no dtypes.
+        """
+        ends = (found.rank, found.index), (found.peer, found.peer_index)
+        given = [
+            entries.arguments_at(index)
+            for rank, index in ends
+            if index is not None and (entries := self._lookup.entries(rank)) is not None
+        ]
+        return found.alike and len(given) == len(ends) and given[0] == given[1]
 
     def label_silent(self, silent: Sequence[Divergence]) -> None:
         """Let the departure of a rank tell what its differences follow from that held up nobody."""

@@ -116,6 +116,9 @@ MENDED = {
         1100102337,
         1100131129,
     ),
+    "another dtype at which two orders of two ranks part was told as a call left out": (
+        3000010528,
+    ),
     "one of a pair that stopped in an order of its own was told as a call too many of the other": (
         800013575,
         1100031499,
