@@ -28,8 +28,9 @@ def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:
     moves, taken milliseconds apart, look like this.  Peers on other clocks say nothing.
     """
     entries = dump.entries
-    if entries is None:
-        return False
+    if entries is None or not len(entries):
+        counted = any(status.enqueued for status in dump.status.values())
+        return not counted and _have_just_begun(peers)
     expected = last_event_ns(entries) + _expected_within_ns(entries)
     seen = [
         last_event_ns(peer.entries)
@@ -37,6 +38,19 @@ def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:
         if peer.entries is not None and _one_clock(entries, peer.entries)
     ]
     return bool(seen) and max(seen) < expected
+
+
+def _have_just_begun(peers: Iterable[RankDump]) -> bool:
+    """True if all that the peers did lies within what a rank takes to its first operation.
+
+    Each by its own clock: where none did anything for longer, one that did nothing is not late.
+    """
+    seen = [peer.entries for peer in peers if peer.entries is not None and len(peer.entries)]
+    return bool(seen) and all(
+        int(entries.record_id[0]) == 0
+        and last_event_ns(entries) - int(entries.created_ns[0]) < FIRST_PAUSE_NS
+        for entries in seen
+    )
 
 
 def _within_timeouts(pause_ns: int, entries: Entries) -> int:

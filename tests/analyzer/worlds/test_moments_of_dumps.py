@@ -137,6 +137,26 @@ def test_a_file_time_long_after_the_last_event_proves_that_nobody_came(
     assert (verdict.status, verdict.culprits) == (Status.HUNG, [culprit])
 
 
+@pytest.mark.parametrize(("earlier", "hung"), [(0, False), (3, False), (40, True)])
+@pytest.mark.parametrize("op", ["all_reduce", "recv 0<-1"])
+def test_a_rank_that_did_nothing_yet_is_held_where_its_peers_began_long_before(
+    tmp_path: Path, op: str, earlier: int, *, hung: bool
+) -> None:
+    """Files that lost their times tell by what peers did alone how late it is."""
+    waits = Row(op, 1, done=False, p2p_seq=int(op != "all_reduce"))
+    for rank in range(2):
+        rows = [Row("all_reduce", n, group="1") for n in range(1, earlier + 1)]
+        alone = {**world(2), "1": [0]}
+        made = dump_object([] if rank else [*rows, waits], members=world(2) if rank else alone)
+        for index, entry in enumerate(made.get("entries", ())):
+            entry["time_created_ns"] = START_NS + index * 10_000_000
+        path = tmp_path / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        os.utime(path, ns=(START_NS + 3 * 24 * 60 * MINUTE_NS,) * 2)
+    verdict = analyze(tmp_path)
+    assert verdict.status is (Status.HUNG if hung else Status.INCONCLUSIVE)
+
+
 @pytest.mark.parametrize("culprit", [0, 3])
 def test_what_a_peer_did_long_after_the_rank_was_last_seen_proves_it_too(
     tmp_path: Path, culprit: int
