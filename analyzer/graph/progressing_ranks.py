@@ -43,7 +43,9 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
         progressing.update(
             rank
             for rank, progress in group.progress.items()
+            # Its operations end in turn: what is before one that all are in has ended.
             if progress.has_entered(proved) is False
+            or min(progress.unfinished, default=proved) < proved
         )
         progressing.update(_senders_behind(group, merged))
     progressing.update(_dumped_before(merged, group_table))
@@ -160,8 +162,12 @@ def _senders_behind(group: ResolvedGroup, merged: MergedSummaries) -> Iterator[i
 
 def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int:
     """The highest number that some member finished, so that all have entered it; 0 if none."""
-    entered = [s.entered for s in group.progress.values() if s.entered is not None]
-    lowest = min(entered, default=0)
+    known = [
+        min(one.unfinished, default=one.entered)
+        for one in group.progress.values()
+        if one.entered is not None
+    ]
+    lowest = min(known, default=0)
     found = 0
     sequences: Sequences | None = None
     if group.doubtful:

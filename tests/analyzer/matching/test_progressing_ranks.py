@@ -99,6 +99,21 @@ def test_a_dump_that_is_older_than_what_peers_finished_proves_nothing() -> None:
     assert name_needs(graph.needs) == ["a later dump of rank 1"]
 
 
+def test_what_ended_before_a_peer_finished_the_next_dates_a_dump() -> None:
+    """Rank 1's shows in hand what had ended when rank 0 was through with the one behind it."""
+    open_then = [*DONE[:-2], Row("all_reduce", 39, done=False), Row("all_reduce", 40, done=False)]
+    dumps = [columns(0, WAITS, members=world(2)), columns(1, open_then, members=world(2))]
+    graph = build_wait_for_graph(dumps)
+    assert graph.progressing == (1,)
+    assert [sink.rank for sink in graph.sinks if not sink.unknown] == []
+
+
+def test_the_last_that_a_peer_finished_may_be_where_a_device_stopped() -> None:
+    open_then = [*DONE[:-1], Row("all_reduce", 40, done=False)]
+    dumps = [columns(0, WAITS, members=world(2)), columns(1, open_then, members=world(2))]
+    assert build_wait_for_graph(dumps).progressing == ()
+
+
 def test_what_gloo_calls_finished_does_not_date_a_dump() -> None:
     """It may have timed out, waiting for just that rank."""
     dumps = [columns(r, WAITS[:37] if r == 1 else WAITS, backend="gloo") for r in range(4)]
