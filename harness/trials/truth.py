@@ -296,8 +296,29 @@ class Trial:
             return True
         early = not self.loss.settled and not self._shows_open
         return early and all(
-            self._begins_alike(fault.rank) or self._is_of_messages(fault) for fault in self.faults
+            self._begins_alike(fault.rank)
+            or self._is_of_messages(fault)
+            or self._is_of_threads(fault)
+            for fault in self.faults
         )
+
+    def _is_of_threads(self, fault: Fault) -> bool:
+        """The fault is of one of several threads, and all members show the same calls of a group.
+
+        Threads take turns as they like: where all has ended, the calls that another thread made, in
+        a program that gives it one more and that one fewer, are as sound.
+        """
+        return len(self.program.ranks[fault.rank]) > 1 and all(
+            len({self._calls_shown(rank, name) for rank in {*group.members} - self.loss.missing})
+            <= 1
+            for name, group in self.program.groups.items()
+        )
+
+    def _calls_shown(self, rank: int, group: str) -> tuple[object, ...]:
+        """What the rank calls the group and what its ring holds of it, but lines and threads."""
+        parts = (e.part for e in self.dumped.ring(rank).entries if e.group == group)
+        calls = ((p.kind, p.peer, p.dtype, p.numel) for p in parts if p is not None)
+        return self.play.program.name(rank, group), *calls
 
     def _is_of_messages(self, fault: Fault) -> bool:
         """The fault is one of sends and receives: those that have ended could be so in any program.

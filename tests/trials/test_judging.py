@@ -125,6 +125,19 @@ MENDED = {
         1100075827,
     ),
     "an empty dump of a pair, without its file's time, was taken for its rank's end": (1100036478,),
+    "a rank that had done nothing yet was told as away, in files without times": (
+        1100069586,
+        1100075898,
+        1100103866,
+        1100036478,
+    ),
+    "what had ended by a peer that had finished the next was told as what a job waits in": (
+        1100085834,
+    ),
+    "calls that threads of a job on its way took from each other could be no healthy job's": (
+        1100118850,
+        1100121961,
+    ),
     "what most called for the first time was held against the rounds of one that came too late": (
         2000201909,
     ),
