@@ -157,6 +157,47 @@ def test_a_rank_that_did_nothing_yet_is_held_where_its_peers_began_long_before(
     assert verdict.status is (Status.HUNG if hung else Status.INCONCLUSIVE)
 
 
+def write_copies(folder: Path, dumps: list[list[Row]], members: dict[str, list[int]]) -> None:
+    """Dumps in files that have the times of a copy."""
+    for rank, rows in enumerate(dumps):
+        made = dump_object(rows, members=members)
+        for index, entry in enumerate(made["entries"]):
+            entry["time_created_ns"] = START_NS + index * 10_000_000
+        path = folder / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        os.utime(path, ns=(START_NS + 3 * 24 * 60 * MINUTE_NS,) * 2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_one_thread_waits_in_does_not_hold_another(tmp_path: Path, threads: int) -> None:
+    """Two groups in opposite order: of two threads, each may come to its own a moment later."""
+
+    def call(group: int, number: int, *, done: bool) -> Row:
+        thread = {"thread_name": "python", "thread_id": str(1 + group % threads)}
+        return Row("all_reduce", number, group=str(group), done=done, extra=thread)
+
+    before = [call(n % 2, 1 + n // 2, done=True) for n in range(40)]
+    dumps = [[*before, call(rank, 21, done=False)] for rank in range(2)]
+    write_copies(tmp_path, dumps, {"0": [0, 1], "1": [0, 1]})
+    verdict = analyze(tmp_path)
+    assert verdict.status is (Status.HUNG if threads == 1 else Status.INCONCLUSIVE)
+
+
+def test_what_ended_otherwise_holds_nobody_where_one_is_on_its_way_to_the_next(
+    tmp_path: Path,
+) -> None:
+    """Only where all have come to the next may what went wrong before have disturbed it."""
+    before = [Row("all_reduce", number) for number in range(1, 40)]
+    waits = Row("all_reduce", 41, done=False)
+    wrong = Row("all_reduce", 40, inputs=((5,),))
+    usual = Row("all_reduce", 40)
+    dumps = [[*before, usual, waits], [*before, wrong, waits], [*before, usual]]
+    write_copies(tmp_path, dumps, {"0": [0, 1, 2]})
+    verdict = analyze(tmp_path)
+    assert verdict.status is not Status.HUNG
+    assert [(one.status, one.culprits) for one in verdict.findings] == [(Status.CORRUPT, [1])]
+
+
 @pytest.mark.parametrize("culprit", [0, 3])
 def test_what_a_peer_did_long_after_the_rank_was_last_seen_proves_it_too(
     tmp_path: Path, culprit: int
