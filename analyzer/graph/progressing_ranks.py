@@ -14,6 +14,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LOOKED_AT_NUMBERS, PEERS
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.call_lookup import DumpSource
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
@@ -58,8 +59,8 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
     Such a rank was absent, or its device in an operation, at a moment that may lie before what its
     peers wait for.  Dumps are taken for those of one moment where none is known to be of an earlier
     one; then a rank may have gone on that was seen within its usual pauses before its peers.  What
-    a rank waits in itself holds it whenever it was dumped, but for receives alone.  A wait that
-    outlived its timeout shows that the dumps are those that torch takes then.
+    a rank waits in itself holds its thread whenever it was dumped, but for receives alone.  A wait
+    that outlived its timeout shows that the dumps are those that torch takes then.
     """
     summaries = merged.ranks.values()
     newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
@@ -76,9 +77,13 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
             peers[sink.rank] = victims[:PEERS]
     for cycle in graph.cycles:
         # Receives are posted long before they are waited for.
-        if cycle.p2p and not any(op_of(call.op).sends for call in cycle.calls):
-            following = (*cycle.ranks[1:], cycle.ranks[0])
-            peers.update({r: [peer] for r, peer in zip(cycle.ranks, following, strict=True)})
+        posted = cycle.p2p and not any(op_of(call.op).sends for call in cycle.calls)
+        following = (*cycle.calls[1:], cycle.calls[0])
+        for call, then in zip(cycle.calls, following, strict=True):
+            if posted:
+                peers[call.rank] = [then.rank]
+            elif _of_other_threads(call, then, source):
+                peers[then.rank] = [call.rank]
     undated = {}
     for rank, others in peers.items():
         activity = merged.ranks[rank].activity if rank in merged.ranks else None
@@ -88,6 +93,23 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
         if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
             undated[rank] = others
     return set(undated) if graph.progressing else _in_usual_pauses(undated, source)
+
+
+def _of_other_threads(one: Call, other: Call, source: DumpSource) -> bool:
+    """True if one of the two ranks has called on the groups of both, from no common thread."""
+    for dump in source.many({one.rank, other.rank}).values():
+        entries = dump.entries
+        if entries is None or not (entries.thread >= 0).all():
+            continue
+        names = [group.name for group in entries.group_names]
+        threads = [
+            set(entries.thread[entries.group == names.index(call.group.name)].tolist())
+            for call in (one, other)
+            if call.group.name in names
+        ]
+        if len(threads) == 2 and all(threads) and not threads[0] & threads[1]:
+            return True
+    return False
 
 
 def _in_usual_pauses(peers: dict[int, list[int]], source: DumpSource) -> set[int]:
