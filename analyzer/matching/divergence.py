@@ -189,9 +189,13 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
         return False
     progress = [sequences.group.progress.get(rank) for rank in sequences.group.members]
     known = [one for one in progress if one is not None and one.entered is not None]
-    on_its_way = len(known) < len(divergence.calls)
-    if on_its_way:
-        # Of such a rank nothing is known but what it called, and how that ended.
+    on_their_way = [
+        rank
+        for rank in divergence.calls
+        if (one := sequences.group.progress.get(rank)) is None or one.entered is None
+    ]
+    if on_their_way:
+        # Of ranks on their way nothing is known but what they called, and how it ended.
         went_on = (sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls)
         ended = (one is not None and one.showed_finished(divergence.seq) for one in progress)
         if not (any(went_on) or any(ended)):
@@ -199,8 +203,10 @@ def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
     held = min((min(one.unfinished) for one in known if one.unfinished), default=None)
     if held is None or held > divergence.seq + 1:
         return True
-    all_in_next = not on_its_way and all(one.has_entered(held) is not False for one in known)
-    return held > divergence.seq and not all_in_next
+    return held > divergence.seq and (
+        any(one.has_entered(held) is False for one in known)
+        or any(sequences.code(rank, held) == GAP for rank in on_their_way)
+    )
 
 
 def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side]) -> Divergence:
