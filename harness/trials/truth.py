@@ -315,7 +315,7 @@ class Trial:
         )
 
     def _calls_shown(self, rank: int, group: str) -> tuple[object, ...]:
-        """What the rank calls the group and what its ring holds of it, but lines and threads."""
+        """The name of the group at the rank, and its calls of it, but for lines and threads."""
         parts = (e.part for e in self.dumped.ring(rank).entries if e.group == group)
         calls = ((p.kind, p.peer, p.dtype, p.numel) for p in parts if p is not None)
         return self.play.program.name(rank, group), *calls
