@@ -38,16 +38,9 @@ FALSE: dict[str, tuple[int, ...]] = {
         700023179,
     ),
     "calls of two orders that meet with another size are told as one left out": (29005488,),
-    "a group under two names is told beside what follows from it": (60002127, 60002632),
     "a group under two names is told beside what follows from it": (60002127,),
-    "split lists that no buffer holds are told as a rank that is away": (
-        50030894,
-        800012606,
-    ),
     "a stopped device behind first rounds in two orders is told as one rank's order": (32000707,),
-    "a stop in an order of its own is told as a call too many": (800022812, 800013575),
     "a stop in an order of its own is told as a call too many": (800022812,),
-    "arguments of two faults meet, and are told of all": (800022978,),
     "who waits is told with who is away, where one has nothing open and no more is dumped": (
         800014508,
     ),
@@ -119,7 +112,6 @@ MENDED = {
         1100031499,
         1100075827,
     ),
-    "an empty dump of a pair, without its file's time, was taken for its rank's end": (1100036478,),
     "a rank that had done nothing yet was told as away, in files without times": (
         1100069586,
         1100075898,

@@ -64,8 +64,7 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     sink, *others = sinks
     call = sink.awaited
     pair = sink.untold or (call.seq is not None and len(call.group.members) == 2)
-    # What it did before would tell, or whether its dump was written before it did anything.
-    cut = sink.rank in graph.broken_off or (graph.copied and sink.last is None)
+    cut = sink.rank in graph.broken_off  # What it did before would tell.
     if others or cut or not (pair and sink.outside and len(waiting) == 1):
         return []
     culprits = sorted({sink.rank, *waiting})
