@@ -14,10 +14,11 @@ from hanglab.analyzer.matching.group_history import continuation, period_of
 
 
 def call_out_of_turn(facts: CaseFacts, divergence: Divergence) -> tuple[Call, Call] | None:
-    """The call of one rank of a difference, and the peers' that it is; None if there is none.
+    """The call of a rank that differs, and the call of its peers, under another number, like it.
 
     They keep to rounds of several calls, and are in the one that is due.  Or they make it next, and
-    are in the one that the rank made before: it has one call less of that group.
+    are in the one that the rank made before: it has one call less of that group, or they have one
+    more.  None where there is no such call.
     """
     for rank in divergence.deviating or divergence.candidates:
         mine = divergence.calls.get(rank)

@@ -12,8 +12,8 @@ from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.ended_otherwise import (
     ended_in_pairs,
-    ended_unseen,
     find_ended_otherwise,
+    withdraw_unseen_stops,
 )
 from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import (
@@ -138,7 +138,7 @@ class _Builder:
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))
-        unseen = ended_unseen(waits, lookup)
+        unseen = withdraw_unseen_stops(waits, lookup)
         roots = find_roots(merged, waits)
         # Messages pair up otherwise than the program has it from the fault on: a ring through one
         # of its ranks is what follows.

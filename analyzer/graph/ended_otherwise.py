@@ -34,11 +34,11 @@ def ended_in_pairs(waits: OpenOperations, shown: CallsOfRanks) -> Iterator[Ended
             yield _ended(waiting, shown)
 
 
-def ended_unseen(waits: OpenOperations, lookup: CallLookup) -> set[int]:
+def withdraw_unseen_stops(waits: OpenOperations, lookup: CallLookup) -> set[int]:
     """Ranks in collectives that all peers have ended by calls that no dump holds.
 
-    By these they, too, may have called otherwise.  In a pair nothing tells which of the two did,
-    if not its device stopped.
+    They may have stopped, or called otherwise than these.  In a pair nothing tells which of the two
+    did: such a stop is withdrawn.
     """
     found = set()
     for rank in sorted(waits.stopped):

@@ -67,7 +67,8 @@ def alone_in_order(cycle: WaitCycle) -> int | None:
     """The one rank that came to its operation of a ring of two first, where several did not.
 
     Whoever went on from the other's, or was dumped before all waited, tells its order as well as
-    the one that waits there; of whom nothing is known may have come as the one did.
+    the one that waits there; who has come to neither, or of whom nothing is known, may come as the
+    one did.
     """
     if len(cycle.places) > 2:
         return None
@@ -78,7 +79,7 @@ def alone_in_order(cycle: WaitCycle) -> int | None:
         {rank for rank, order in entered.items() if order == first}
         for first in ((True, False), (False, True))
     )
-    unknown = sum(None in order for order in entered.values())
+    unknown = sum(None in order or not any(order) for order in entered.values())
     if mine == {one} and len(theirs) > 1 + unknown:
         return one
     return other if theirs == {other} and len(mine) > 1 + unknown else None

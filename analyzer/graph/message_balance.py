@@ -95,10 +95,16 @@ def _by_departed(
     unequal: Mapping[_CountedChannel, tuple[int, ...]],
     balance: _Balance,
 ) -> list[tuple[Sequence[_CountedChannel], int | None]]:
-    """Channels that share ranks, by the rank that departed: several may have from their peers."""
+    """Channels that share ranks, by the rank that departed: several may have from their peers.
+
+    What earlier rounds tell comes first.
+    """
     uneven = {channel: balance.uneven_end(channel) for channel in part}
     ranks = sorted({rank for rank in uneven.values() if rank is not None})
-    # What one of them did in another group instead tells nothing by itself.
+    if any(unequal[channel] for channel in part):
+        ranks = []
+    # A channel that does not tell is that of the one of these ranks which is an end of it: what it
+    # did in another group instead.
     of_ranks = {c: {uneven[c]} & {*ranks} or {*ranks}.intersection(c.ends) for c in part}
     if not all(len(one) == 1 for one in of_ranks.values()):
         return [(part, _deviating(part, [unequal[channel] for channel in part]))]
@@ -251,25 +257,33 @@ class _Balance:
         return tuple(odd)
 
     def uneven_end(self, channel: _CountedChannel) -> int | None:
-        """The end whose messages are not as many with each peer, while the other's are.
+        """The end whose messages are not as many on each channel, while the other's are.
 
-        Up to the last collective of both; None where this does not tell.
+        Up to the last collective of both.  None where both ends are alike in that, where the even
+        one has the other for its only peer, or where all that the two exchange is unequal: who has
+        left out a whole exchange stays even.
         """
         ends = self._ends_of(channel)
         marks = _common(ends[0].marks, ends[1].marks)
         if not marks or not all(channel.group in one.counted for one in ends):
             return None
-        even = [
+        counts = [
             {
-                _up_to(rows, one, marks[-1])
+                other: _up_to(rows, one, marks[-1])
                 for other, rows in one.channels.items()
                 if other.group == channel.group
             }
             for one in ends
         ]
-        several = [sum(c.group == channel.group for c in one.channels) > 1 for one in ends]
-        uneven = [rank for rank, counts in zip(channel.ends, even, strict=True) if len(counts) > 1]
-        return uneven[0] if len(uneven) == 1 and all(several) else None
+        even, uneven = sorted(
+            zip(channel.ends, counts, strict=True), key=lambda o: len({*o[1].values()})
+        )
+        shared = [c for c in even[1] if {*c.ends} == {*channel.ends}]
+        peers = {rank for c in even[1] for rank in c.ends} - {even[0]}
+        if len({*even[1].values()}) != 1 or len({*uneven[1].values()}) < 2 or len(peers) < 2:
+            return None
+        all_unequal = all(even[1][c] != uneven[1].get(c, 0) for c in shared)
+        return None if all_unequal else uneven[0]
 
     def is_after_the_last(self, channel: _CountedChannel) -> bool:
         """True if one end has done all until a collective, and the other, not there yet, more.

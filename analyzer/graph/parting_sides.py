@@ -13,10 +13,10 @@ Partings = dict[tuple[int, int], PartedOrders]
 
 @dataclass(frozen=True)
 class Star:
-    """Partings that one rank has with others, if one has them all."""
+    """Partings of one rank with those who keep the order, or, where nobody is told, of all."""
 
     partings: Partings
-    #: Ranks that left the order, the one among them.
+    #: All ranks that left the order, that one with them.
     departed: frozenset[int] = frozenset()
     #: They left it alike.
     alike: bool = False

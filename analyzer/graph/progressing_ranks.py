@@ -44,9 +44,9 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
         progressing.update(
             rank
             for rank, progress in group.progress.items()
-            # Its operations end in turn: what is before one that all are in has ended.
             if progress.has_entered(proved) is False
-            or min(progress.unfinished, default=proved) < proved
+            # Its operations end in turn: what is before one that all are in has ended.
+            or (min(progress.unfinished, default=proved) < proved and not activities[rank].idle)
         )
         progressing.update(_senders_behind(group, merged))
     progressing.update(_dumped_before(merged, group_table))

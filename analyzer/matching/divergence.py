@@ -275,15 +275,9 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
 def _conforming(
     sequences: Sequences, seq: int, sides: list[_Side], missing_votes: MissingVotes
 ) -> _Side | None:
-    """The side that does right: the majority, or who goes on as the group did before.
-
-    Or those who alone agree: nobody makes another's mistake by chance.
-    """
+    """The side that does right: the majority, or who goes on as the group did before."""
     known = sum(side.votes for side in sides)
-    alone = all(side.votes == 1 for side in sides[1:])
-    if missing_votes.is_majority(sides[0].votes, known) or (
-        alone and sides[0].votes > 1 and not missing_votes.missing
-    ):
+    if missing_votes.is_majority(sides[0].votes, known):
         return sides[0]
     fitting = []
     pattern: set[Hashable] = set()

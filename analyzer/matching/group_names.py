@@ -95,9 +95,10 @@ def find_lone_names(
         together = [group for group in alike if len(group.progress) > 1]
         if not alone or len(alike) < 2 or any(_met(group, merged) for group in alike):
             continue
-        all_came = sorted(rank for group in alike for rank in group.progress) == sorted(ranks)
-        of_all = bool(together) and all(_sizes(group) == {len(ranks)} for group in alike)
-        if not (all_came or of_all):
+        came = sorted(rank for group in alike for rank in group.progress)
+        most = any(2 * len(group.progress) > len(ranks) for group in together)
+        of_all = most and all(_sizes(group) == {len(ranks)} for group in alike)
+        if len(set(came)) < len(came) or not (came == sorted(ranks) or of_all):
             continue  # Somebody has yet to come, perhaps into the group of who is alone.
         odd = sorted(rank for group in alone for rank in group.progress)
         if together and (len(together) > 1 or len(together[0].progress) <= len(odd)):
@@ -123,13 +124,13 @@ def _sizes(group: ResolvedGroup) -> set[int]:
 
 
 def may_be_one(group: ResolvedGroup, other: ResolvedGroup) -> bool:
-    """True if two groups of all ranks may be one by two names: no rank has used both.
+    """True if two groups of all ranks, not one and the same, may be one: no rank has used both.
 
     Whoever made a group more waits in one of them alone, and who has yet to come would tell.
     """
     described = group.group.description not in NO_DESCRIPTION
     alike = described and group.group.description == other.group.description
-    return alike and _users(group).isdisjoint(_users(other))
+    return alike and group is not other and _users(group).isdisjoint(_users(other))
 
 
 def _users(group: ResolvedGroup) -> set[int]:
@@ -177,9 +178,7 @@ def _conflict(
     votes = Counter(mine for rank, mine in names.items() if rank not in without) or counts
     usual, count = max(votes.items(), key=lambda item: (item[1], sorted(item[0])))
     against = [rank for rank, mine in names.items() if mine - usual and usual - mine]
-    # Ranks that made other groups each by itself agree with nobody.
-    rest = [votes[mine] for mine in {names[rank] for rank in against}]
-    decided = count > max(rest, default=0)
+    decided = count > len(against)
     apart = sorted(rank for rank, mine in names.items() if mine in odd)
     return NameConflict(
         members,

@@ -33,14 +33,14 @@ def _side_of(
     for number in range(max(base, seq + 1), base + len(codes)):
         calls = [_call_of(sequences, members, number) for members in sides]
         mine = sequences.signature(sequences.code(rank, number))
-        if mine is None or any(_may_be_one(*two) for two in combinations(calls, 2)):
+        if mine is None or any(_may_be_alike(*two) for two in combinations(calls, 2)):
             continue
-        same = [place for place, call in enumerate(calls) if _may_be_one(mine, call)]
+        same = [place for place, call in enumerate(calls) if _may_be_alike(mine, call)]
         places.add(same[0] if len(same) == 1 else None)
     return places.pop() if len(places) == 1 else None
 
 
-def _may_be_one(one: Signature | None, other: Signature | None) -> bool:
+def _may_be_alike(one: Signature | None, other: Signature | None) -> bool:
     """True if two calls agree in all that is known of both: a dump may have no lines."""
     if one is None or other is None:
         return True

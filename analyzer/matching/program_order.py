@@ -225,14 +225,15 @@ def _swapped(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
 def _has_moved(here: Sequence[Token], there: Sequence[Token]) -> bool:
     """True if the first of one order comes behind some others in the other one, and all is alike.
 
-    As far as both go, and both go beyond it.
+    As far as both go: beyond it, or no further and then as many.
     """
     place = next((i for i, one in enumerate(there) if i and one == here[0]), None)
     if place is None or len(here) <= place:
         return False
     if list(here[1 : place + 1]) != list(there[:place]):
         return False
-    return _follows(here[place + 1 :], there[place + 1 :]) is not False
+    behind = _follows(here[place + 1 :], there[place + 1 :])
+    return len(here) == len(there) if behind is None else behind
 
 
 def _parting_by_fences(

@@ -39,6 +39,7 @@ FALSE: dict[str, tuple[int, ...]] = {
     ),
     "calls of two orders that meet with another size are told as one left out": (29005488,),
     "a group under two names is told beside what follows from it": (60002127,),
+    "arguments of two faults meet, and are told of all": (800022978, 1100075158, 1100127972),
     "a stopped device behind first rounds in two orders is told as one rank's order": (32000707,),
     "a stop in an order of its own is told as a call too many": (800022812,),
     "who waits is told with who is away, where one has nothing open and no more is dumped": (
@@ -59,12 +60,7 @@ MENDED = {
         1100064100,
         1100101644,
     ),
-    "faults of two ranks were told of those who agree, or wait": (
-        1100075158,
-        1100074621,
-        1100127972,
-        800022978,
-    ),
+    "two ranks left the order, and two that wait for them were told": (1100074621,),
     "what follows from a call too many was told of others as splits that do not fit": (1100013237,),
     "a group under two names beside a thread was told as two orders": (700027325,),
     "a message that went to another rank was one that had changed places with a collective": (

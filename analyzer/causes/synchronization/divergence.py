@@ -229,8 +229,8 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
     if any(difference(mine, call, sites=False) for call in called):
         return (
             f"Under number {divergence.seq} of {name_group(divergence.group)} "
-            f"{_calls_by_side(list(divergence.calls.values()))}: {who} differ from the rest, who "
-            "agree, and not all alike."
+            f"{_calls_by_side(list(divergence.calls.values()))}: {who} do otherwise than most, "
+            "and not all alike."
         )
     if divergence.thread_turns:
         return (

@@ -7,6 +7,7 @@ import msgspec
 from hanglab.analyzer.facts.call_wording import name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.rounds_of_calls import call_out_of_turn
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CONCLUDED, LIKELY_ALTERNATIVE, REMOTE_ALTERNATIVE
 from hanglab.analyzer.verdict import Cause, Finding
 
@@ -30,11 +31,23 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
             cause=cause,
             advice=cause.advice,
             confidence=min(finding.confidence, CONCLUDED),
-            summary=f"Rank {mine.rank} is at another call of its round than its peers: it called "
-            f"{name_call(mine)} ({shapes(mine)}) as they called number {turn.seq}.",
+            summary=_summary(mine, turn, tied=not divergence.deviating),
             evidence=[*finding.evidence, observation(turn, f"a peer called {when}")],
         )
     return finding
+
+
+def _summary(mine: Call, turn: Call, *, tied: bool) -> str:
+    called = f"{name_call(mine)} ({shapes(mine)})"
+    if tied:
+        return (
+            f"Rank {mine.rank} called {called} as rank {turn.rank} called number {turn.seq}: one "
+            "of the two left a call out, or has one too many, and nothing tells which."
+        )
+    return (
+        f"Rank {mine.rank} is at another call of its round than its peers: it called {called} as "
+        f"they called number {turn.seq}."
+    )
 
 
 def alternatives(before: Cause, now: Finding) -> list[tuple[Cause, list[int], float]]:

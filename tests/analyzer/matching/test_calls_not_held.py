@@ -58,16 +58,3 @@ def test_who_left_no_dump_may_be_in_the_exchange_that_a_peer_has_not_ended(
         dumps.append(columns(rank, [exchange, last], members=world(4)))
     found = missing_findings(build_wait_for_graph(dumps, expected=range(4)))
     assert [one.culprits for one in found] == ([] if missing else [[1]])
-
-
-@pytest.mark.parametrize("copied", [False, True])
-def test_a_dump_of_nothing_without_its_time_may_be_of_before_the_first_call(copied: bool) -> None:
-    last = Row("all_reduce", 1, done=False, line=11)
-    dumps = [
-        columns(0, [], members=world(2), status={}),
-        columns(1, [last], members=world(2), status={0: (1, -1)}),
-    ]
-    graph = build_wait_for_graph(dumps)
-    graph.copied = copied
-    found = missing_findings(graph)
-    assert [one.culprits for one in found] == ([] if copied else [[0, 1]])

@@ -77,6 +77,42 @@ def test_whose_messages_are_as_many_with_each_of_its_peers_left_none_out(left: l
     assert sorted(rank for one in found for rank in one.culprits) == left
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_who_has_left_out_a_whole_exchange_is_as_even_as_before(rounds: int) -> None:
+    """Rank 0 deals four items to rank 1 and three to each of two others; 2 stops one early."""
+    dealt = (("1", 4), ("2", 3), ("3", 3))
+    master = [f"send 0->{w}, recv 0<-{w}" for w, items in dealt for _ in range(items)]
+    last = list(master)
+    last[6] = "send 0->2!, recv 0<-2!"
+    workers = [[f"recv {w}<-0, send {w}->0"] * items for w, items in dealt]
+    found = findings_of(
+        ", ".join([*[*master, "/"] * (rounds - 1), *last, "/!"]),
+        *(
+            ", ".join([*[*mine, "/"] * (rounds - 1), *(mine[1:] if at == 1 else mine), "/!"])
+            for at, mine in enumerate(workers)
+        ),
+    )
+    (finding,) = found
+    assert 2 in finding.culprits
+    assert finding.culprits == [2] or finding.confidence == 0.5
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_last_stage_may_have_left_out_the_loss_that_makes_it_uneven(size: int) -> None:
+    last = size - 1
+    stages = [
+        [f"recv {one}<-{one - 1}, send {one}->{one + 1}"] * 2
+        + [f"recv {one}<-{one + 1}, send {one}->{one - 1}"] * 2
+        for one in range(1, last)
+    ]
+    (finding,) = findings_of(
+        ", ".join([*["send 0->1"] * 2, *["recv 0<-1"] * 2, f"recv 0<-{last}!", "/!"]),
+        *(", ".join([*stage, "/!"]) for stage in stages),
+        ", ".join([f"recv {last}<-{last - 1}"] * 2 + [f"send {last}->{last - 1}"] * 2 + ["/!"]),
+    )
+    assert (finding.culprits, finding.confidence) == ([0, last], 0.5)
+
+
 def test_the_end_that_left_its_own_rounds_is_named_alone() -> None:
     rounds = ("send 0->1, /, " * 3, "recv 1<-0, /, " * 3)
     (finding,) = findings_of(rounds[0] + "/!", rounds[1] + "recv 1<-0!, /!")
