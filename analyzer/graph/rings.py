@@ -228,6 +228,8 @@ class RingReader:
                 wrong_group=wrong_group is not None,
                 miscounted=collectives and not level and self._miscounts(ranks),
                 crossed_before=collectives and have_crossed(cycle, self._lookup),
+                lacks_message=not all(p2p)
+                and any(one.seq is None and one.absent for one in cycle.places.values()),
                 repeated=collectives
                 and len(deviating) == 1
                 and repeats_call(

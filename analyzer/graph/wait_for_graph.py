@@ -98,6 +98,8 @@ class Cycle:
     streams: bool = False
     #: Its ranks entered operations in other orders than each other's before, and went on.
     crossed_before: bool = False
+    #: A message is in it, whose other half nobody has issued, and a collective.
+    lacks_message: bool = False
 
 
 @dataclass

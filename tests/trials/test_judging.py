@@ -63,6 +63,12 @@ MENDED = {
     "two ranks left the order, and two that wait for them were told": (1100074621,),
     "what follows from a call too many was told of others as splits that do not fit": (1100013237,),
     "a group under two names beside a thread was told as two orders": (700027325,),
+    "a message that nobody took, in a ring with a collective, was told as an order of groups": (
+        1200002800,
+        1200006761,
+        1200010986,
+        1100129877,
+    ),
     "a message that went to another rank was one that had changed places with a collective": (
         1100020292,
         1100103902,

@@ -102,6 +102,9 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         cause = Cause.COLLECTIVE_MISMATCH
         groups = " and ".join(dict.fromkeys(call.group.name for call in cycle.calls))
         how = f"make the same call of the program in different groups, {groups}"
+    elif cycle.lacks_message:
+        # It may have been left out, or have gone elsewhere, or come behind the collective.
+        cause = Cause.P2P_UNMATCHED
     elif cycle.repeated:
         cause = Cause.COLLECTIVE_MISMATCH
         how = f"wait for each other, as {name_ranks(cycle.deviating)} makes its last call once more"
