@@ -148,6 +148,8 @@ def _of_pair(
         # It may have done its part with somebody else, as its rank should have.
         return None
     rest = [m for one, m in messages.items() if one not in (rank, peer)]
+    if len({number for m in rest if m.final for number in m.now.values()}) > 1:
+        return None  # Who is through with them has as many with each, or such numbers tell nothing.
     for_rank = sum(_agrees(one, count, other) for one in rest)
     for_peer = sum(one.final and bool(other) and other in one.now.values() for one in rest)
     if for_rank >= AGREEING_COUNTS and not for_peer:

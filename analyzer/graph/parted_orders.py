@@ -82,10 +82,17 @@ class PartedOrders:
 
     @property
     def in_known_rounds(self) -> bool:
-        """True if both had repeated what they do in common before they parted."""
-        first, _ = self.tokens
-        places = self.parting.mine, self.parting.theirs
-        return period_of(first[: places[0]]) is not None and places[0] == places[1]
+        """True if both had repeated what they do in common before they parted.
+
+        Messages alone may be a loop within a round, which a collective ends after as many turns as
+        each rank has by right.
+        """
+        at = self.parting.mine
+        period = period_of(self.tokens[0][:at])
+        if period is None or at != self.parting.theirs:
+            return False
+        ended = any(call is not None and not call.message for call in self.calls)
+        return not ended or any(not call.message for call in self.here[at - period : at])
 
     @property
     def breaks_rounds(self) -> bool:

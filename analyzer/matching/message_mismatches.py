@@ -217,11 +217,17 @@ def _first(
     if not different:
         return None
     position, difference = different[0]
+    sends, receives = [*_each(sent.arguments)], [*_each(taken.arguments)]
+    if _is_shifted(sends, receives, position):
+        return None
     deviating = None
     usual = {one for at, (one, _) in enumerate(pairs) if at != position}
+    as_many = len(sends) == len(receives) and all(
+        _is_through(merged.ranks[rank]) for rank in (sender, receiver)
+    )
     later = len(pairs) - position - 1
-    if len(different) == 1 and len(usual) == 1 and later >= AGREEING_MESSAGES:
-        # They agreed again afterwards: neither left a message out.
+    if len(different) == 1 and len(usual) == 1 and as_many and later >= AGREEING_MESSAGES:
+        # They agreed again afterwards, and neither has left a message out.
         off = [rank for rank, one in zip((sender, receiver), pairs[position], strict=True)
                if one not in usual]  # fmt: skip
         deviating = off[0] if len(off) == 1 else None
@@ -232,6 +238,29 @@ def _first(
     return MessageMismatch(
         group, difference, sender, receiver, sent, taken, positions, deviating, finished
     )
+
+
+def _is_through(summary: RankSummary) -> bool:
+    """True if a rank has come to a collective behind its messages, or has ended all that it did.
+
+    One that was dumped on its way may be anywhere.
+    """
+    ended = summary.informative and not summary.pending
+    return ended or any(one.seq is not None for one in summary.pending)
+
+
+def _is_shifted(
+    sends: Sequence[MessageArguments], receives: Sequence[MessageArguments], at: int
+) -> bool:
+    """True if a message of the program that one end alone has explains all that differs from it on.
+
+    Whoever gives a wrong size has it in no other message.
+    """
+    fewer, more = sorted((sends, receives), key=len)
+    if len(fewer) == len(more) or len(fewer) == at or more.count(more[at]) < 2:
+        return False
+    behind = zip(fewer[at:], more[at + 1 :], strict=False)
+    return all(_difference(one, other) is None for one, other in behind)
 
 
 def _at(runs: Sequence[tuple[int, MessageArguments]], position: int) -> MessageArguments | None:

@@ -16,7 +16,7 @@ from hanglab.harness.trials.faults import (
 from hanglab.harness.trials.losses import KINDS, random_loss
 from hanglab.harness.trials.player import Play
 from hanglab.harness.trials.programs import Program, Transport, issues_of
-from hanglab.harness.trials.shapes import LATER_SHAPES, SHAPES
+from hanglab.harness.trials.shapes import shapes_of
 from hanglab.harness.trials.truth import Trial
 
 FAULTS = (
@@ -24,8 +24,6 @@ FAULTS = (
     "root", "splits", "peer", "order", "wrong_group", "drift", "two",
 )  # fmt: skip
 _SINGLE = tuple(kind for kind in CAUSES)
-#: Seeds from this one on are of the later shapes as well.
-LATER_SEEDS = 2_000_000_000
 #: Faults that leave an operation in one way, whatever their value is.
 _ONE_WAY = ("skip", "dtype", "kind")
 
@@ -42,8 +40,7 @@ def random_transport(random: Random) -> Transport:
 def make_trial(seed: int) -> Trial | None:
     """The trial of that seed; None if its fault has no place, or leaves nothing open."""
     random = Random(seed)
-    shapes = SHAPES if seed < LATER_SEEDS else (*SHAPES, *LATER_SHAPES)
-    program = random.choice(shapes)(random)
+    program = random.choice(shapes_of(seed))(random)
     kind = random.choice(FAULTS)
     program = replace(program, transport=random_transport(random))
     return assemble(seed, random, program, kind)

@@ -11,6 +11,16 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
+    "a message that went to another rank is told by the size that it meets there": (
+        4000002699,
+        4000002933,
+        4100000842,
+    ),
+    "a message left out in the second round is told as a deadlock of all in the ring": (4000001482,),
+    "a collective left out before a loop that data ends is told of the peer as well": (4000001753,),
+    "stages that have yet to send back are held for as uneven as the one that takes too often": (
+        4000001883,
+    ),
     "a loop that evaluates, with two faults at once or dumps of several moments": (
         2000105669,
         2000202659,
@@ -48,6 +58,16 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a loop of messages that ends sooner on one rank by right was told as a collective too early": (
+        4000001414,
+        4000001491,
+        4000001780,
+        4000002396,
+        4000003689,
+        4000004267,
+    ),
+    "who exchanges other numbers by right was held to what the rest has": (4000003551,),
+    "messages behind one that lacks were told by their sizes": (4000001237, 4100003915),
     "an order of a rank's own was told as a call too many, beside one that stopped": (
         1100090410,
         1100126148,

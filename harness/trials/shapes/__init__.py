@@ -34,6 +34,7 @@ from hanglab.harness.trials.shapes.pipelines import (
     overlap,
 )
 from hanglab.harness.trials.shapes.replicas import evaluating_loop, replicated_pipeline
+from hanglab.harness.trials.shapes.uneven import dealer_and_workers, pipeline_with_loss
 
 Shape = Callable[[Random], Program]
 
@@ -44,5 +45,16 @@ SHAPES: tuple[Shape, ...] = (
     threads_of_a_rank,
 )  # fmt: skip
 
-#: Drawn from as well by seeds that tests have not held before there were these.
-LATER_SHAPES: tuple[Shape, ...] = (replicated_pipeline, evaluating_loop)
+#: Shapes by the first seed that draws from them as well: tests hold seeds from before there were
+#: these.
+LATER_SHAPES: dict[int, tuple[Shape, ...]] = {
+    2_000_000_000: (replicated_pipeline, evaluating_loop),
+    4_000_000_000: (dealer_and_workers, pipeline_with_loss),
+}
+
+
+def shapes_of(seed: int) -> tuple[Shape, ...]:
+    """The shapes that a seed draws from."""
+    return SHAPES + tuple(
+        shape for first, later in LATER_SHAPES.items() if seed >= first for shape in later
+    )

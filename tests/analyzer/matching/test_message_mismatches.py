@@ -76,6 +76,28 @@ def test_a_message_left_out_shifts_the_rest_and_accuses_nobody_alone() -> None:
     assert (found.cause, found.culprits) == (Cause.SIZE_MISMATCH, [0, 1])
 
 
+def test_messages_behind_one_that_lacks_are_no_matter_of_sizes() -> None:
+    """Rank 0 has left out the header of the second round."""
+    header = (1, "Float")
+    taken = [header, USUAL, USUAL] * 2
+    found = verdict([*taken[:3], USUAL, USUAL], taken, sends=3, takes=3)
+    assert (found.status, found.cause) == (Status.HUNG, Cause.P2P_UNMATCHED)
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_before_both_are_through_one_may_have_left_a_header_out(through: bool) -> None:
+    """Rank 1 takes another message first, or gives another size there: the rest is alike."""
+    last = [Row("all_reduce", 1, done=False)] if through else []
+    rows = [
+        [*messages("send 0->1", [USUAL] * 3, 0), *last],
+        [*messages("recv 1<-0", [(1, "Float"), USUAL, USUAL], 0), *last],
+        [Row("all_reduce", 1, done=False)],
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    (found,) = build_wait_for_graph(dumps.values()).mismatched_messages
+    assert found.deviating == (1 if through else None)
+
+
 @pytest.mark.parametrize("taken", [(5, "Float"), (4, "Half")])
 def test_messages_that_end_all_the_same_are_corrupt(taken: Sent) -> None:
     found = verdict([USUAL] * 4, [USUAL, taken, USUAL, USUAL])
