@@ -16,7 +16,9 @@ FALSE: dict[str, tuple[int, ...]] = {
         4000002933,
         4100000842,
     ),
-    "a message left out in the second round is told as a deadlock of all in the ring": (4000001482,),
+    "a message left out in the second round is told as a deadlock of all in the ring": (
+        4000001482,
+    ),
     "a collective left out before a loop that data ends is told of the peer as well": (4000001753,),
     "stages that have yet to send back are held for as uneven as the one that takes too often": (
         4000001883,
