@@ -245,8 +245,10 @@ def _is_through(summary: RankSummary) -> bool:
 
     One that was dumped on its way may be anywhere.
     """
-    ended = summary.informative and not summary.pending
-    return ended or any(one.seq is not None for one in summary.pending)
+    if not summary.pending:
+        return summary.informative
+    last = max((one.order for one in summary.pending if one.seq is None), default=ABSENT)
+    return any(one.seq is not None and one.order > last for one in summary.pending)
 
 
 def _is_shifted(

@@ -84,14 +84,18 @@ def test_messages_behind_one_that_lacks_are_no_matter_of_sizes() -> None:
     assert (found.status, found.cause) == (Status.HUNG, Cause.P2P_UNMATCHED)
 
 
-@pytest.mark.parametrize("through", [True, False])
-def test_before_both_are_through_one_may_have_left_a_header_out(through: bool) -> None:
-    """Rank 1 takes another message first, or gives another size there: the rest is alike."""
-    last = [Row("all_reduce", 1, done=False)] if through else []
+@pytest.mark.parametrize("through", [True, False, None])
+def test_before_both_are_through_one_may_have_left_a_header_out(through: bool | None) -> None:
+    """Rank 1 takes another message first, or gives another size there: the rest is alike.
+
+    A collective that both have issued before (None) tells nothing of what comes behind.
+    """
+    reduction = [Row("all_reduce", 1, done=False)]
+    before, behind = reduction if through is None else [], reduction if through else []
     rows = [
-        [*messages("send 0->1", [USUAL] * 3, 0), *last],
-        [*messages("recv 1<-0", [(1, "Float"), USUAL, USUAL], 0), *last],
-        [Row("all_reduce", 1, done=False)],
+        [*before, *messages("send 0->1", [USUAL] * 3, 0), *behind],
+        [*before, *messages("recv 1<-0", [(1, "Float"), USUAL, USUAL], 0), *behind],
+        reduction,
     ]
     dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
     (found,) = build_wait_for_graph(dumps.values()).mismatched_messages
