@@ -10,11 +10,13 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from hanglab.recorder.straggler import Detector
+from hanglab.recorder.straggler.window_encoding import number_of
 
 mode = os.environ["MODE"]
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -75,6 +77,15 @@ def wait_for(path):
         time.sleep(0.01)
 
 
+def await_windows(number):
+    """Wait, as rank 0, until the others' windows are there: a rank may come however late."""
+    if rank == 0:
+        windows = []
+        while len(windows) < size - 1 or min(map(number_of, windows)) < number:
+            time.sleep(0.01)
+            windows = [path.read_bytes() for path in Path(options["folder"]).rglob("window_*")]
+
+
 go = os.environ["STORE"] + ".go"
 
 if mode == "scaled":
@@ -109,30 +120,35 @@ elif mode == "hang":
         if rank == 0 and step == 19:
             print("{}", flush=True)
 
-elif mode == "late":
+elif mode in ("late", "frozen"):
     # A rank that does not come to the report, while the others can go on without it.
-    dist.barrier()
     for number in range(3):
         for _ in range(6):
             with Detector.detection_section("work"):
                 time.sleep(0.001)
         if rank == size - 1 and number == 1:
             wait_for(go)
+        if number == 0 or (number == 2 and mode == "late"):
+            await_windows(number + 1)
         show(Detector.generate_report())
         if rank == 0 and number == 1:
             print("{}", flush=True)
             wait_for(go)
-            time.sleep(0.1)
 
 elif mode == "dies":
-    dist.barrier()  # So that the first report waits for nobody's start.
     for number in range(2):
         for _ in range(6):
             with Detector.detection_section("work"):
                 time.sleep(0.001)
         if rank == size - 1 and number == 1:
+            wait_for(go)
             os._exit(3)
+        if number == 0:
+            await_windows(1)
         show(Detector.generate_report())
+        # What is published goes out from a thread: whoever ends at once may take it along.
+        if rank == 0:
+            Path(go).touch()
 
 elif mode == "interval":
     for step in range(60):
