@@ -26,16 +26,24 @@ from hanglab.harness.cluster.dask_pool import DaskPool
 from hanglab.harness.cluster.errors import ClusterError
 from tests.harness.dump_folders import dumps
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 RANKS = 96
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[object]:
-    """Two worker processes of one thread each."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-    ) as made:
+    """Two worker processes of one thread each.
+
+    So long after a worker is lost Dask looks whether it is there, and else gives it up: by default
+    after 15 s, when the next test may have killed it again.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as made,
+    ):
         yield made
 
 
