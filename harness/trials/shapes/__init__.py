@@ -25,6 +25,7 @@ from hanglab.harness.trials.shapes.layouts import (
     tensor_and_data,
     threads_of_a_rank,
 )
+from hanglab.harness.trials.shapes.neighbours import butterfly, grid, joined
 from hanglab.harness.trials.shapes.pipelines import (
     early_receive,
     gpipe,
@@ -34,6 +35,12 @@ from hanglab.harness.trials.shapes.pipelines import (
     overlap,
 )
 from hanglab.harness.trials.shapes.replicas import evaluating_loop, replicated_pipeline
+from hanglab.harness.trials.shapes.roles import (
+    actors_and_rollouts,
+    islands,
+    owners,
+    tied_embeddings,
+)
 from hanglab.harness.trials.shapes.uneven import dealer_and_workers, pipeline_with_loss
 
 Shape = Callable[[Random], Program]
@@ -53,8 +60,17 @@ LATER_SHAPES: dict[int, tuple[Shape, ...]] = {
 }
 
 
+#: Shapes that alone are drawn from a first seed on, so that trials see them often.
+ONLY_FROM = 5_000_000_000
+ONLY: tuple[Shape, ...] = (
+    actors_and_rollouts, islands, owners, tied_embeddings, butterfly, grid, joined,
+)  # fmt: skip
+
+
 def shapes_of(seed: int) -> tuple[Shape, ...]:
     """The shapes that a seed draws from."""
+    if seed >= ONLY_FROM:
+        return ONLY
     return SHAPES + tuple(
         shape for first, later in LATER_SHAPES.items() if seed >= first for shape in later
     )
