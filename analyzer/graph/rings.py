@@ -37,6 +37,7 @@ from hanglab.analyzer.graph.ring_doubts import (
     waits_with_others,
 )
 from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
+from hanglab.analyzer.graph.sibling_groups import odd_beside_siblings
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
 from hanglab.analyzer.graph.waits import OpenOperations
@@ -268,6 +269,8 @@ class RingReader:
             return (alone,)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
+        if rank_ahead is None:
+            rank_ahead = odd_beside_siblings(cycle, self._groups, self._lookup)
         return (rank_ahead,) if rank_ahead is not None else ()
 
     def _miscounts(self, ranks: tuple[int, ...]) -> bool:

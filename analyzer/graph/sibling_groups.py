@@ -6,9 +6,10 @@ group made a call as went on from it, what all members of others made tells who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, COMPARED_MEMBERS, SIBLING_GROUPS
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
@@ -39,7 +40,7 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     marks = {rank: _marks(rank, group, divergence.seq, lookup) for rank in sides}
     right: _Kind = None
     then = set()
-    for sibling in islice(_siblings(group, group_table), SIBLING_GROUPS):
+    for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
         lookup.prefetch(sibling.members)
         theirs = _marks(min(sibling.members), sibling, divergence.seq, lookup)
         if not all(_are_in_step(mine, theirs) for mine in marks.values()):
@@ -62,9 +63,41 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         divergence.skipped = {sides[rank] for rank in odd} == then
 
 
-def _siblings(group: ResolvedGroup, group_table: GroupTable) -> Iterator[ResolvedGroup]:
+def odd_beside_siblings(
+    cycle: WaitCycle, groups: Sequence[ResolvedGroup], lookup: CallLookup
+) -> int | None:
+    """The one of two that wait for each other which came to their groups in an order of its own.
+
+    Other members of the larger group made the call of its number, and that of the smaller group's
+    number in a group of the same description, in the order of its peer, all of them.
+    """
+    if len(cycle.places) != 2 or any(place.seq is None for place in cycle.places.values()):
+        return None
+    (in_one, one), (in_other, other) = sorted(
+        cycle.places.items(), key=lambda item: -len(item[1].group.members)
+    )
+    if not set(other.group.members) < set(one.group.members):
+        return None
+    assert one.seq is not None and other.seq is not None
+    made = lookup.collective(in_other, other.group, other.seq)
+    kind = _kind_of(made, by_line=True) if made is not None else None
+    orders = []
+    for sibling in islice(_siblings(other.group, groups), SIBLING_GROUPS):
+        members = sorted(set(sibling.members) & set(one.group.members))
+        lookup.prefetch(members)
+        for rank in members:
+            call = lookup.collective(rank, sibling, other.seq)
+            index = lookup.index_of(rank, one.group.group.name, one.seq)
+            if call is not None and index >= 0 and _kind_of(call, by_line=True) == kind:
+                orders.append(index < lookup.index_of(rank, sibling.group.name, other.seq))
+    if len(orders) < AGREEING_COUNTS or len(set(orders)) != 1:
+        return None
+    return in_other if orders[0] else in_one
+
+
+def _siblings(group: ResolvedGroup, groups: Sequence[ResolvedGroup]) -> Iterator[ResolvedGroup]:
     description = group.group.description
-    for one in group_table.groups:
+    for one in groups:
         if one is group or one.group.description != description or one.doubtful or one.misnamed:
             continue
         if description not in NO_DESCRIPTION and 1 < len(one.members) <= COMPARED_MEMBERS:

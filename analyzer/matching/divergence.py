@@ -419,14 +419,14 @@ def _shifted(sequences: Sequences, lookup: CallLookup, before: int | None) -> Di
             place = _first_break(sequences.table, mine[:size], others[:size])
             if place is None or (best is not None and low + place > best[0]):
                 continue
-            shift = _shift_of(sequences.table, a, b, low + place)
+            shift = _shift_of(sequences.table, a, b, low + place, before)
             # In rounds who is ahead by one is behind by all the others of a round.
             if shift and (best is None or (low + place, shift) < (best[0], best[3])):
                 best = (low + place, a, b, shift)
     if best is None:
         return None
     seq, ahead, behind, shift = best
-    return _judge_shift(sequences, lookup, seq, ahead, behind)
+    return _judge_shift(sequences, lookup, seq, ahead, behind, alone=before is None)
 
 
 def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
@@ -449,8 +449,17 @@ def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
     return None
 
 
-def _shift_of(table: UInt64, ahead: SignatureHistory, behind: SignatureHistory, seq: int) -> int:
-    """Operations by which ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
+def _shift_of(
+    table: UInt64,
+    ahead: SignatureHistory,
+    behind: SignatureHistory,
+    seq: int,
+    differ_at: int | None,
+) -> int:
+    """Operations by which ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not.
+
+    It explains what they differ in at ``differ_at``.
+    """
     mine = ahead.codes[seq - ahead.base :]
     others = behind.codes[seq - behind.base :]
     for shift in range(1, min(LONGEST_SHIFT, len(others) - 1) + 1):
@@ -459,11 +468,14 @@ def _shift_of(table: UInt64, ahead: SignatureHistory, behind: SignatureHistory, 
         by_count = len(others) - len(mine) == shift
         if not (size >= AGREEING_SITES or (size > 0 and by_count)):
             continue
+        if differ_at is not None and not by_count and size <= differ_at - seq:
+            continue
         if not _same(table, mine[:size], others[shift : shift + size]):
             continue
-        # What repeats itself agrees with itself a step later, too.
-        later = min(size, len(mine) - 1)
-        if by_count or not _same(table, mine[1 : later + 1], others[1 : later + 1]):
+        # Behind what was left out, rounds that repeat themselves agree without a shift, too.
+        both = min(len(mine), len(others))
+        first = min(shift, both - 1)
+        if by_count or not _same(table, mine[first:both], others[first:both]):
             return shift
     return 0
 
@@ -489,19 +501,67 @@ def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: in
     return bool(known[-1:].all() and same.all())
 
 
+def _keep_together(sequences: Sequences, ranks: list[int], seq: int) -> bool:
+    """True if most of a side's ranks call from the same lines from a number on, as far as known.
+
+    Where each takes a line of its own at a time of its own, a line tells of no shift.
+    """
+    histories = sequences.histories[:COMPARED_HISTORIES]
+    counts = [(one, sum(rank in one.windows for rank in ranks)) for one in histories]
+    return any(
+        2 * sum(n for other, n in counts if n and _same_lines(sequences.table, one, other, seq))
+        > len(ranks)
+        for one, count in counts
+        if count
+    )
+
+
+def _same_lines(table: UInt64, one: SignatureHistory, other: SignatureHistory, seq: int) -> bool:
+    low, mine, theirs = _overlap(one, other)
+    mine, theirs = mine[max(0, seq - low) :], theirs[max(0, seq - low) :]
+    known = (mine != GAP) & (theirs != GAP)
+    columns: Int64 = np.array([OPERATION, SITE])
+    return bool((table[mine[known]][:, columns] == table[theirs[known]][:, columns]).all())
+
+
+def _explains_hold(sequences: Sequences, seq: int, leaders: list[int]) -> bool:
+    """True if it may be for a shift from a number on that somebody waits in the group.
+
+    Calls that differ in lines alone do meet: in the end those who are ahead have none for the last
+    of the others, or come to that very number in another order than to other groups.
+    """
+    reached = {
+        rank: min(progress.unfinished)
+        for rank, progress in sequences.group.progress.items()
+        if progress.unfinished and min(progress.unfinished) >= seq
+    }
+    if not reached:
+        return False
+    held = min(reached.values())
+    come = {r: one.has_entered(held) for r, one in sequences.group.progress.items()}
+    if False not in come.values():
+        return held == seq or None in come.values()
+    return any(come.get(rank) is False for rank in leaders) and not any(
+        reached.get(rank) == held for rank in leaders
+    )
+
+
 def _judge_shift(
     sequences: Sequences,
     lookup: CallLookup,
     seq: int,
     ahead: SignatureHistory,
     behind: SignatureHistory,
+    alone: bool,
 ) -> Divergence | None:
     members = sequences.group.members
     leaders, followers = (
         [rank for rank in members if _goes_along(sequences, rank, side, seq)]
         for side in (ahead, behind)
     )
-    if not leaders or not followers:
+    if not leaders or not followers or (alone and not _explains_hold(sequences, seq, leaders)):
+        return None
+    if not _keep_together(sequences, leaders, seq) or not _keep_together(sequences, followers, seq):
         return None
     missing_votes = missing_votes_at(sequences, seq)
     # Who does neither, or has not come yet, is on nobody's side; nor is who makes the call of one,

@@ -2,7 +2,7 @@
 
 One rank evaluates, logs or saves by itself: its operations come from a new place
 of the program and meet those of its peers' next step, and from there on no two
-operations that used to go together meet again.
+operations that used to go together, or are one, meet again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _left_at(
         if now is None or not now[-1] or now == others[place] or now in mine[:place]:
             continue
         met = set(pairs[:place])
-        if any(pair in met or None in pair for pair in pairs[place:]):
+        # One call on both sides is in step again, wherever they have been in between.
+        if any(pair in met or None in pair or pair[0] == pair[1] for pair in pairs[place:]):
             continue
         expected = [continuation(past[:place], 1) for past in (mine, others)]
         if all(next(iter(one), None) == others[place] for one in expected):

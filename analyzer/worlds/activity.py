@@ -12,6 +12,7 @@ from hanglab.analyzer.worlds.thresholds import (
     CLOCK_UNSET_NS,
     COPIED_LATER_NS,
     FILE_CLOCK_LAG_NS,
+    LATE_FACTOR,
     LONGEST_IDLE_NS,
     LONGEST_PAUSE_NS,
     PAUSE_FACTOR,
@@ -77,8 +78,11 @@ def activity_of(dump: RankDump) -> Activity:
         )
     usual = min(longest, int(timeout * TIMED_OUT_SHARE)) if timeout != ABSENT else longest
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
+    # A pause that comes again, an evaluation by one rank, may be somewhat longer than before.
+    again = int(LATE_FACTOR * usual)
+    again = min(again, int(timeout * TIMED_OUT_SHARE)) if timeout != ABSENT else again
     return Activity(
-        quiet < max(usual, patience),
+        quiet < max(again, patience),
         max(quiet, 0),
         longest,
         known,

@@ -65,11 +65,12 @@ def test_a_dump_with_stacks_is_written_after_it_was_taken(
     assert found.culprits == ([] if moves else [0])
 
 
-def test_a_rank_in_its_usual_pause_stands_nowhere(tmp_path: Path) -> None:
-    """It loads its data: 40 s once before, and 30 s so far."""
+@pytest.mark.parametrize("so_far_s", [30, 45])
+def test_a_rank_in_its_usual_pause_stands_nowhere(tmp_path: Path, so_far_s: int) -> None:
+    """It loads its data: 40 s once before, and now somewhat longer."""
     rows, last_ns = after_a_pause(40)
     hour = 3600 * 1_000_000_000
-    written = {0: last_ns + 30_000_000_000, 1: LAST_NS + hour, 2: LAST_NS + hour}
+    written = {0: last_ns + so_far_s * 1_000_000_000, 1: LAST_NS + hour, 2: LAST_NS + hour}
     found = verdict(tmp_path, {0: rows, 1: WAITS, 2: WAITS}, written)
     assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
     assert found.inputs.would_decide == ["a later dump of rank 0"]

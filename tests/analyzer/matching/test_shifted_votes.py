@@ -9,18 +9,18 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.matching.calls import Difference, Divergence, UnknownCall
 
 
-def divergences_of(*lines: str, first: int = 1) -> list[Divergence]:
-    """One group's reductions, from lines by their letters; of number ``first`` on nothing ended.
+def divergences_of(*lines: str, first: int = 1, ended: int = 1) -> list[Divergence]:
+    """One group's reductions, from lines by their letters, of which the first ``ended`` have.
 
     A rank of which no line is known has blanks.
     """
     dumps = []
     for rank, mine in enumerate(lines):
         rows = [
-            Row("all_reduce", number, done=number == first == 1, line=ord(line.strip() or "\0"))
+            Row("all_reduce", number, done=number < first + ended, line=ord(line.strip() or "\0"))
             for number, line in enumerate(mine, start=first)
         ]
-        status = {0: (first + len(mine) - 1, max(1, first - 1))}
+        status = {0: (first + len(mine) - 1, first + ended - 1)}
         dumps.append(
             columns(rank, rows, members=world(len(lines)), status=status, first_record=first - 1)
         )
@@ -93,3 +93,16 @@ def test_a_vote_is_no_other_rank_for_that_neither_has_lines(known: bool) -> None
     (found,) = build_wait_for_graph(dumps).divergences
     assert found.difference is Difference.DTYPE
     assert found.deviating == ()
+
+
+def test_a_shift_behind_an_open_call_holds_nobody() -> None:
+    """All are in number 1: what is queued behind it has not met yet."""
+    lines = ("abababab", "abababab", "aabababab")
+    assert [one.deviating for one in divergences_of(*lines)] == [(2,)]
+    assert divergences_of(*lines, ended=0) == []
+
+
+def test_rounds_of_another_branch_are_no_shift() -> None:
+    """Who has no data left shadows the others' reductions from a line of its own, and so do all
+    in the end: behind the numbers at which one of them did not they agree without a shift."""
+    assert divergences_of("aaaaabbbbbb", "aabbbbbbbbb", "aabbbbbbbbb", ended=10) == []
