@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -218,6 +218,8 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     unknown_calls = {r: why for r, why in missing_votes.unknown_calls.items() if r not in later}
     missing_votes = replace(missing_votes, unknown_calls=unknown_calls)
     conforming = _conforming(sequences, seq, sides, missing_votes)
+    if conforming and not _keep_together(sequences, conforming.ranks, seq, (OPERATION,)):
+        conforming = None
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
     if conforming is not None:
@@ -501,27 +503,36 @@ def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: in
     return bool(known[-1:].all() and same.all())
 
 
-def _keep_together(sequences: Sequences, ranks: list[int], seq: int) -> bool:
-    """True if most of a side's ranks call from the same lines from a number on, as far as known.
+def _keep_together(
+    sequences: Sequences, ranks: list[int], seq: int, columns: Sequence[int]
+) -> bool:
+    """True if most of a side's ranks do the same from a number on, as far as is known.
 
-    Where each takes a line of its own at a time of its own, a line tells of no shift.
+    By these columns of signatures.  Where each takes a way of its own at a time of its own, nobody
+    is the exception.
     """
     histories = sequences.histories[:COMPARED_HISTORIES]
     counts = [(one, sum(rank in one.windows for rank in ranks)) for one in histories]
     return any(
-        2 * sum(n for other, n in counts if n and _same_lines(sequences.table, one, other, seq))
+        2 * sum(n for other, n in counts if n and _agree(sequences.table, one, other, seq, columns))
         > len(ranks)
         for one, count in counts
         if count
     )
 
 
-def _same_lines(table: UInt64, one: SignatureHistory, other: SignatureHistory, seq: int) -> bool:
+def _agree(
+    table: UInt64,
+    one: SignatureHistory,
+    other: SignatureHistory,
+    seq: int,
+    columns: Sequence[int],
+) -> bool:
     low, mine, theirs = _overlap(one, other)
     mine, theirs = mine[max(0, seq - low) :], theirs[max(0, seq - low) :]
     known = (mine != GAP) & (theirs != GAP)
-    columns: Int64 = np.array([OPERATION, SITE])
-    return bool((table[mine[known]][:, columns] == table[theirs[known]][:, columns]).all())
+    kept: Int64 = np.array(columns)
+    return bool((table[mine[known]][:, kept] == table[theirs[known]][:, kept]).all())
 
 
 def _explains_hold(sequences: Sequences, seq: int, leaders: list[int]) -> bool:
@@ -530,15 +541,18 @@ def _explains_hold(sequences: Sequences, seq: int, leaders: list[int]) -> bool:
     Calls that differ in lines alone do meet: in the end those who are ahead have none for the last
     of the others, or come to that very number in another order than to other groups.
     """
+    progress = sequences.group.progress
     reached = {
-        rank: min(progress.unfinished)
-        for rank, progress in sequences.group.progress.items()
-        if progress.unfinished and min(progress.unfinished) >= seq
+        rank: open_since
+        for rank, one in progress.items()
+        if (open_since := min(one.unfinished, default=0)) >= seq
+        # Of what most have ended the dump of a rank was taken a moment before.
+        and 2 * sum(other.finished(open_since) for other in progress.values()) <= len(progress)
     }
     if not reached:
         return False
     held = min(reached.values())
-    come = {r: one.has_entered(held) for r, one in sequences.group.progress.items()}
+    come = {rank: one.has_entered(held) for rank, one in progress.items()}
     if False not in come.values():
         return held == seq or None in come.values()
     return any(come.get(rank) is False for rank in leaders) and not any(
@@ -561,7 +575,9 @@ def _judge_shift(
     )
     if not leaders or not followers or (alone and not _explains_hold(sequences, seq, leaders)):
         return None
-    if not _keep_together(sequences, leaders, seq) or not _keep_together(sequences, followers, seq):
+    if not all(
+        _keep_together(sequences, side, seq, (OPERATION, SITE)) for side in (leaders, followers)
+    ):
         return None
     missing_votes = missing_votes_at(sequences, seq)
     # Who does neither, or has not come yet, is on nobody's side; nor is who makes the call of one,

@@ -90,13 +90,14 @@ def left_out(
     """Number of operations that ``mine`` left out of ``peers`` before its first one.
 
     None unless ``mine`` is what ``peers`` do, in their order, with some removed,
-    the first of all among them.  What it put behind its first one it has not left out.  ``peers``
-    may end sooner than ``mine``.
+    the first of all among them.  What it put behind its first one it has not left out, nor later
+    what it still makes: rounds of a loop may be more.  ``peers`` may end sooner than ``mine``.
     """
     if not mine or not peers or same(mine[0], peers[0]):
         return None
     place = 0
     removed: int | None = None
+    later: list[_Call] = []
     for operation in mine:
         if place >= len(peers):
             break
@@ -109,5 +110,7 @@ def left_out(
             behind = mine[1 : found + 1]
             if found and all(any(same(one, other) for other in behind) for one in peers[:found]):
                 return None
+        else:
+            later += peers[place : place + found]
         place += found + 1
-    return removed
+    return None if any(same(one, other) for one in later for other in mine) else removed

@@ -35,7 +35,7 @@ def predict_edit(mine: Sequence[Token], theirs: Sequence[Token], parting: Partin
         if not again and _begins(expected[1:], here[1:]):
             return None  # It may as well stand for the one that is expected there.
         return Edit.ADDED if left_out is None or left_out > 1 else None
-    if left_out is None or _repeats_once_more(mine, at, expected):
+    if left_out is None or _repeats_more_often(mine, at, expected, left_out):
         return None
     return Edit.LEFT_OUT
 
@@ -64,16 +64,20 @@ def _place_of(here: Sequence[Token], expected: Sequence[Token], period: int) -> 
     return next((n for n in range(1, period) if _begins(expected[n:], here)), None)
 
 
-def _repeats_once_more(order: Sequence[Token], place: int, due: Sequence[Token]) -> bool:
+def _repeats_more_often(
+    order: Sequence[Token], place: int, due: Sequence[Token], left_out: int
+) -> bool:
     """True if an order goes on as in a loop within the round, such as over microbatches.
 
-    It may have come to that once too often, and have left nothing out.
+    It may have come to that once too often, or so often that it is no more than it had else
+    ``left_out``, and have left nothing out.
     """
     here = order[place:]
     return any(
-        _begins([*order[place - size : place], *due], here)
-        and order[place - size : place] == order[place - 2 * size : place - size]
-        for size in range(2, place // 2 + 1)
+        _begins([*list(order[place - size : place]) * times, *due], here)
+        for size in range(1, place // 2 + 1)
+        if order[place - size : place] == order[place - 2 * size : place - size]
+        for times in range(1, max(1, left_out // size) + 1)
     )
 
 

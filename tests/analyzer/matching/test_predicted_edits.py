@@ -61,6 +61,15 @@ def test_more_than_one_time_of_a_loop_within_the_round_is_the_next_round() -> No
     assert predict_edit(first, second, parting) is Edit.LEFT_OUT
 
 
+def test_turns_too_many_are_no_more_than_what_the_next_round_would_lack() -> None:
+    """Loops of two, four and six turns: two more of the first, or its end and two turns left out."""
+    rounds = "rrarrrrarrrrrra" * 2
+    first, second = [*rounds, *"rr", *"rra"], [*rounds, *"rra"]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is None
+
+
 def test_without_rounds_nothing_is_predicted() -> None:
     first, second = [*"abcd", "f"], [*"abcd", "e", "f"]
     parting = find_first_parting(first, second)
