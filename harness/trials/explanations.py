@@ -68,8 +68,8 @@ class ExplainedPlay(DumpedPlay):
         """An operation that some rank is in leaves the same dumps if it stalls without a fault.
 
         All have come to it, as far as their dumps tell, and its network, or its library, does not
-        let it end: for all who are in it, or, on gloo, for one whose connection is cut.  Few dumps
-        tell whether a device has begun it, so it may be any that is open.
+        let it end: for all who are in it, or for one whose connection is cut.  Few dumps tell
+        whether a device has begun it, so it may be any that is open.
         """
         if self._held_by_nothing:
             return False
@@ -78,10 +78,18 @@ class ExplainedPlay(DumpedPlay):
             self._stalled_part(o, place): Stops(stalled=(o.rank, o.number, place))
             for o in seen for place in range(len(o.parts))
         }  # fmt: skip
-        cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo]
+        cuts = [Stops(cut=(o.rank, o.number)) for o in seen if o.gloo or self._is_passed_on(o)]
         stops = [*stalls.values(), *cuts]
         followed = map(self._followed, stops) if self._oldest_held else ()
         return self._any_leaves(stops) or self._any_leaves(followed)
+
+    def _is_passed_on(self, played: Played) -> bool:
+        """A rooted collective of which some member left no dump.
+
+        NCCL passes it from neighbour to neighbour, so that one may hold up who comes behind it.
+        """
+        members = set(self.program.groups[played.group].members)
+        return played.parts[0].root is not None and bool(members & self.loss.missing)
 
     def _may_hold(self, played: Played) -> bool:
         """False if it cannot have begun, or a member's whole buffer shows that it did not come.

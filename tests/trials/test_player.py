@@ -12,12 +12,12 @@ from hanglab.harness.trials.dumps import ring_of
 from hanglab.harness.trials.losses import no_loss
 from hanglab.harness.trials.player import Play, Stops, play
 from hanglab.harness.trials.programs import ANY, Batch, Group, Issue, Program, Step, Transport, Wait
-from hanglab.harness.trials.shapes import ONLY, SHAPES, Shape
+from hanglab.harness.trials.shapes import ONLY_SHAPES, SHAPES, Shape
 
 TRANSPORTS = (Transport(), Transport(eager=True), Transport(queue=6))
 
 
-@pytest.mark.parametrize("shape", (*SHAPES, *ONLY))
+@pytest.mark.parametrize("shape", sum(ONLY_SHAPES.values(), SHAPES))
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_program_without_fault_ends(shape: Shape, transport: Transport) -> None:
     for seed in range(15):

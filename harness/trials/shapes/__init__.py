@@ -37,8 +37,10 @@ from hanglab.harness.trials.shapes.pipelines import (
 from hanglab.harness.trials.shapes.replicas import evaluating_loop, replicated_pipeline
 from hanglab.harness.trials.shapes.roles import (
     actors_and_rollouts,
+    branches,
     islands,
     owners,
+    routed_experts,
     tied_embeddings,
 )
 from hanglab.harness.trials.shapes.uneven import dealer_and_workers, pipeline_with_loss
@@ -61,16 +63,19 @@ LATER_SHAPES: dict[int, tuple[Shape, ...]] = {
 
 
 #: Shapes that alone are drawn from a first seed on, so that trials see them often.
-ONLY_FROM = 5_000_000_000
-ONLY: tuple[Shape, ...] = (
-    actors_and_rollouts, islands, owners, tied_embeddings, butterfly, grid, joined,
-)  # fmt: skip
+ONLY_SHAPES: dict[int, tuple[Shape, ...]] = {
+    5_000_000_000: (
+        actors_and_rollouts, islands, owners, tied_embeddings, butterfly, grid, joined,
+    ),
+    5_500_000_000: (branches, routed_experts),
+}  # fmt: skip
 
 
 def shapes_of(seed: int) -> tuple[Shape, ...]:
     """The shapes that a seed draws from."""
-    if seed >= ONLY_FROM:
-        return ONLY
+    alone = max((first for first in ONLY_SHAPES if seed >= first), default=None)
+    if alone is not None:
+        return ONLY_SHAPES[alone]
     return SHAPES + tuple(
         shape for first, later in LATER_SHAPES.items() if seed >= first for shape in later
     )

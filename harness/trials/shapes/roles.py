@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from hanglab.harness.trials.programs import Group, Issue, Program
-from hanglab.harness.trials.shapes.building import Thread, Waits, program, world
+from hanglab.harness.trials.shapes.building import Thread, Waits, program, splits, takes, world
 
 
 def actors_and_rollouts(random: Random) -> Program:
@@ -185,3 +185,88 @@ def tied_embeddings(random: Random) -> Program:
                 thread.issue(embedding, "all_reduce", numel=512, line=40)
             thread.issue("0", "all_reduce", numel=1, wait="host", line=42)
     return program("tied_embeddings", groups, [[thread] for thread in threads])
+
+
+def branches(random: Random) -> Program:
+    """DDP with branches by rank: the first calls from lines of its own what all others call too.
+
+    It loads and broadcasts, collects and saves; the others call the same from an else branch.
+    """
+    size, buckets, steps = random.randint(2, 6), random.randint(1, 3), random.randint(2, 6)
+    every, loads = random.randint(1, 3), random.random() < 0.7
+    leaders = random.choice((1, 1, max(1, size // 2)))  # one of the job, or one of each node
+    side = random.choice(("0", "1"))
+    order: Waits = "host" if random.random() < 0.5 else "stream"
+    threads = [Thread(random) for _ in range(size)]
+    for rank, thread in enumerate(threads):
+        other = 0 if rank < leaders else 4
+        for step in range(1, steps + 1):
+            if loads:
+                if rank == 0:
+                    thread.compute()
+                thread.issue(side, "broadcast", numel=32, root=0, line=20 + other, wait=order)
+            works = []
+            for bucket in range(buckets):
+                thread.compute()
+                works.append(
+                    thread.issue("0", "all_reduce", numel=64 << bucket, wait="never", line=10)
+                )
+            for work in works:
+                thread.wait(work)
+            if step % every == 0:
+                thread.issue(side, "gather", numel=8, root=0, line=30 + other, wait="host")
+                if rank < leaders:
+                    thread.compute(1, 6)
+                thread.issue(side, "barrier", line=40 + other, wait="host")
+        thread.issue("0", "all_reduce", numel=1, line=50 + other, wait="host")
+    groups = {"0": world(size), "1": world(size, "control")}
+    return program("branches", groups, [[thread] for thread in threads])
+
+
+def routed_experts(random: Random) -> Program:
+    """Experts whose tokens come behind their numbers; a layer that nobody's tokens need is skipped.
+
+    What all experts share is reduced over all ranks, what one holds over those that hold it too.
+    """
+    width, copies, steps = random.randint(2, 4), random.randint(1, 2), random.randint(1, 3)
+    layers, skips = random.randint(1, 3), random.random() < 0.5
+    size = width * copies
+    groups = {"0": world(size)}
+    for copy in range(copies):
+        groups[f"{1 + copy}"] = Group(tuple(range(copy * width, (copy + 1) * width)), "expert")
+    for place in range(width if copies > 1 else 0):
+        groups[f"{1 + copies + place}"] = Group(tuple(range(place, size, width)), "expert_data")
+    threads = [Thread(random) for _ in range(size)]
+    for _ in range(steps):
+        used = [not skips or random.random() < 0.6 for _ in range(layers * copies)]
+        # Layers there and, in the backward pass, back.
+        ways = [(layer, 20) for layer in range(layers)]
+        ways += [(layer, 30) for layer in reversed(range(layers))]
+        for layer, line in ways:
+            for copy in range(copies):
+                name = f"{1 + copy}"
+                members = groups[name].members
+                ones = dict.fromkeys(members, (1,) * width)
+                out = splits(random, members)
+                back = {member: takes(out, members, member) for member in members}
+                for member in members:
+                    thread = threads[member]
+                    thread.compute()
+                    thread.issue(
+                        name, "all_to_all", gives=ones[member], takes=ones[member],
+                        wait="host", line=line,
+                    )  # fmt: skip
+                    if not used[copy * layers + layer]:
+                        continue
+                    for offset, gives in ((1, out), (2, back)):
+                        received = takes(gives, members, member)
+                        thread.issue(
+                            name, "all_to_all", gives=gives[member], takes=received,
+                            line=line + offset,
+                        )  # fmt: skip
+                        thread.compute()
+        for rank, thread in enumerate(threads):
+            if copies > 1:
+                thread.issue(f"{1 + copies + rank % width}", "all_reduce", numel=256, line=40)
+            thread.issue("0", "all_reduce", numel=128, line=42)
+    return program("routed_experts", groups, [[thread] for thread in threads])
