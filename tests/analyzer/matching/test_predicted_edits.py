@@ -62,7 +62,7 @@ def test_more_than_one_time_of_a_loop_within_the_round_is_the_next_round() -> No
 
 
 def test_turns_too_many_are_no_more_than_what_the_next_round_would_lack() -> None:
-    """Loops of two, four and six turns: two more of the first, or its end and two turns left out."""
+    """Loops of two, four and six turns: two more of the first, or less of the next."""
     rounds = "rrarrrrarrrrrra" * 2
     first, second = [*rounds, *"rr", *"rra"], [*rounds, *"rra"]
     parting = find_first_parting(first, second)
