@@ -145,7 +145,7 @@ def have_common_order(cycle: WaitCycle, lookup: CallLookup) -> bool:
         orders = {rank: _entered(rank, places, names, lookup)[0] for rank in both}
         now = {(place.group.group.name, place.seq) for place in places}
         since = [
-            {mark: row for mark, row in orders[rank].items() if mark not in now}
+            {mark: row for mark, row in orders.get(rank, {}).items() if mark not in now}
             for rank in (one, other)
         ]
         later = {name for name, _ in since[0].keys() & since[1].keys()}

@@ -9,6 +9,15 @@ from hanglab.analyzer.matching.sequences import Sequences
 from hanglab.analyzer.matching.summary import GAP
 
 
+def outvotes(votes: int, others: int) -> bool:
+    """True if so many ranks tell that the others are wrong.
+
+    Several others went their way by one branch, as the votes may have gone theirs: these must be
+    twice as many then.
+    """
+    return votes > others and (others < 2 or votes >= 2 * others)
+
+
 @dataclass(frozen=True)
 class MissingVotes:
     """Members that say nothing under a number, and how many more there may be."""
@@ -21,8 +30,8 @@ class MissingVotes:
         return len(self.unknown_calls) + self.unlisted
 
     def is_majority(self, votes: int, facts: int) -> bool:
-        """True if ``votes`` of ``known`` are the majority, whatever the missing ones would say."""
-        return 2 * votes > facts + self.missing
+        """True if ``votes`` of ``facts`` are the majority, whatever the missing ones would say."""
+        return 2 * votes > facts + self.missing and outvotes(votes, facts - votes)
 
     def may_be_majority(self, votes: int, facts: int) -> bool:
         """True if ``votes`` may be the majority, once the missing ones are heard."""

@@ -179,7 +179,7 @@ def test_lines_that_shifted_are_open_where_dumps_are_lost() -> None:
 
 
 def test_lines_that_shifted_to_where_nobody_has_been_are_open() -> None:
-    """Ranks 2 and 4 of five take a step more; the others left the loop for a line of its own."""
+    """Ranks 2 and 4 of seven take a step more; the others left the loop for a line of its own."""
     step: Step = (("barrier", 1, 10), ("all_reduce", 4, 11))
     end: Step = (("barrier", 1, 90), ("all_reduce", 4, 91))
     usual = [
@@ -187,11 +187,14 @@ def test_lines_that_shifted_to_where_nobody_has_been_are_open() -> None:
     ]
     longer = rows(*step, *step, *step, *step, *end)
     longer = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 9) for r in longer]
-    whole = {0: usual, 1: usual, 2: longer, 3: usual, 4: longer}
-    (finding,) = synchronization_findings(graph_of(whole, 5))
+    whole = {rank: longer if rank in (2, 4) else usual for rank in range(7)}
+    (finding,) = synchronization_findings(graph_of(whole, 7))
     assert finding.culprits == [2, 4]
+    for size in (3, 4, 5):  # As many may have gone either way, each by one branch.
+        fewer = {rank: mine for rank, mine in whole.items() if rank < size}
+        assert [2, 4] not in [f.culprits for f in synchronization_findings(graph_of(fewer, size))]
     for lost in (0, 1, 3):
-        left = {rank: mine for rank, mine in whole.items() if rank != lost}
+        left = {rank: mine for rank, mine in whole.items() if rank not in (lost, 5, 6)}
         assert synchronization_findings(graph_of(left, 5)) == []
 
 
