@@ -28,8 +28,8 @@ from hanglab.analyzer.matching.program_order import Edit
 
 
 def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
-    """A message and a collective that two ranks have put into opposite orders."""
-    crossed = message_crossed(waits, shown.lookup)
+    """A message and a collective, or two collectives, that two ranks have in opposite orders."""
+    crossed = message_crossed(waits, shown.lookup) or _begun_crosswise(waits)
     if crossed is None:
         return []
     calls = [
@@ -41,10 +41,44 @@ def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
             tuple(crossed),
             tuple(calls),
             p2p=False,
+            deviating=_alone_in_begun(waits, crossed),
             candidates=tuple(sorted(crossed)),
             streams=True,
         )
     ]
+
+
+def _begun_crosswise(waits: OpenOperations) -> dict[int, OpenOperation] | None:
+    """Two ranks each of whose devices is in a collective that the other's has not begun.
+
+    A communicator each: in which order a device begins what is on several is left to it.
+    """
+    begun: dict[int, list[OpenOperation]] = {}
+    waiting: dict[int, list[OpenOperation]] = {}
+    for rank, mine in waits.by_rank.items():
+        for pending, one in mine:
+            if one.seq is not None and pending.started is not None:
+                (begun if pending.started else waiting).setdefault(rank, []).append(one)
+    for rank, first in sorted(begun.items()):
+        for peer, then in sorted(begun.items()):
+            mine = [one for one in first if one in waiting.get(peer, ())]
+            theirs = [one for one in then if one in waiting.get(rank, ())]
+            if rank < peer and mine and theirs:
+                return {rank: mine[0], peer: theirs[0]}
+    return None
+
+
+def _alone_in_begun(waits: OpenOperations, crossed: dict[int, OpenOperation]) -> tuple[int, ...]:
+    """The one of two ranks whose device alone has begun what it has, where several have the other.
+
+    None of a message and a collective.
+    """
+    begun = [
+        [r for r, one in waiting.waiters.items() if one.started] for waiting in crossed.values()
+    ]
+    few, many = sorted(begun, key=len)
+    messages = any(waiting.seq is None for waiting in crossed.values())
+    return tuple(few) if not messages and len(few) == 1 < len(many) else ()
 
 
 def mismatched_messages(

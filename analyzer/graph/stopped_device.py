@@ -74,7 +74,10 @@ def find_stopped_device(
     found = [rank for rank in sorted(candidates) if _explains(rank, launches, by_rank)]
     if len(found) != 1 or meets_another_message(found[0], waits, lookup):
         return None
-    return StoppedDevice(found[0], by_rank.get(found[0], [])[0].started is False)
+    first, *younger = by_rank.get(found[0], [])
+    if first.started is False and any(launch.started for launch in younger):
+        return None  # It runs what was launched behind that, on another stream.
+    return StoppedDevice(found[0], first.started is False)
 
 
 def _crosses_in_stream(waiting: OpenOperation, waits: OpenOperations) -> bool:
