@@ -25,6 +25,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Divergence
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.missing_votes import outvotes
 from hanglab.analyzer.matching.program_order import Edit
 from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
 
@@ -67,6 +68,8 @@ class DepartureFinder:
         for divergence in divergences:
             if not found.tied and found.rank in divergence.candidates:
                 left = {found.rank, *found.others}.intersection(divergence.candidates)
+                if not outvotes(len(divergence.candidates) - len(left), len(left)):
+                    return None
                 divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
                 label_by_sides(divergence)

@@ -7,7 +7,6 @@ from itertools import combinations
 
 from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.parted_orders import PartedOrders
-from hanglab.analyzer.matching.missing_votes import outvotes
 
 Partings = dict[tuple[int, int], PartedOrders]
 
@@ -49,10 +48,10 @@ def _stars_of(cluster: Partings) -> list[Star]:
 
 
 def _smaller_side(cluster: Partings) -> frozenset[int]:
-    """Ranks within which nobody parts, while all part from all others; none if not outvoted."""
+    """Ranks within which nobody parts, while all part from all others; none if not the fewer."""
     ranks = {rank for pair in cluster for rank in pair}
     first = min(ranks)
     side = {rank for rank in ranks if (first, rank) not in cluster}
     odd, rest = sorted((side, ranks - side), key=len)
     crossing = {(min(a, b), max(a, b)) for a in odd for b in rest}
-    return frozenset(odd if outvotes(len(rest), len(odd)) and crossing == cluster.keys() else ())
+    return frozenset(odd if len(odd) < len(rest) and crossing == cluster.keys() else ())

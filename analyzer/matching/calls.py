@@ -60,7 +60,6 @@ class UnknownCall(str, Enum):
     OVERWRITTEN = "overwritten"  # its ring begins later
     FINISHED = "finished"  # its dump shows unfinished operations only
     UNLINED = "unlined"  # its dump does not tell from which line
-    SHIFTED = "shifted"  # it had made other calls before, and what led to these is not known
 
 
 @dataclass

@@ -428,7 +428,9 @@ def _shifted(sequences: Sequences, lookup: CallLookup, before: int | None) -> Di
     if best is None:
         return None
     seq, ahead, behind, shift = best
-    return _judge_shift(sequences, lookup, seq, ahead, behind, alone=before is None)
+    known = len(ahead.codes) - (seq - ahead.base), len(behind.codes) - (seq - behind.base) - shift
+    few = min(known) < AGREEING_SITES
+    return _judge_shift(sequences, lookup, seq, ahead, behind, alone=before is None, few=few)
 
 
 def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
@@ -503,6 +505,19 @@ def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: in
     return bool(known[-1:].all() and same.all())
 
 
+def _have_met(sequences: Sequences, sites: set[int], seq: int) -> bool:
+    """True if members called from these lines under one number before, and went on from it."""
+    numbers: list[set[int]] = []
+    for site in sites:
+        there: set[int] = set()
+        for one in sequences.histories[:COMPARED_HISTORIES]:
+            codes = one.codes[: max(0, seq - one.base)]
+            mine = (codes != GAP) & (sequences.table[codes, SITE] == site)
+            there.update((np.flatnonzero(mine) + one.base).tolist())
+        numbers.append(there)
+    return len(numbers) > 1 and bool(set.intersection(*numbers))
+
+
 def _keep_together(
     sequences: Sequences, ranks: list[int], seq: int, columns: Sequence[int]
 ) -> bool:
@@ -535,11 +550,12 @@ def _agree(
     return bool((table[mine[known]][:, kept] == table[theirs[known]][:, kept]).all())
 
 
-def _explains_hold(sequences: Sequences, seq: int, leaders: list[int]) -> bool:
+def _explains_hold(sequences: Sequences, seq: int, leaders: list[int], *, few: bool) -> bool:
     """True if it may be for a shift from a number on that somebody waits in the group.
 
     Calls that differ in lines alone do meet: in the end those who are ahead have none for the last
-    of the others, or come to that very number in another order than to other groups.
+    of the others, or, by more calls than a ``few``, come to that very number in another order than
+    to other groups.
     """
     progress = sequences.group.progress
     reached = {
@@ -554,7 +570,7 @@ def _explains_hold(sequences: Sequences, seq: int, leaders: list[int]) -> bool:
     held = min(reached.values())
     come = {rank: one.has_entered(held) for rank, one in progress.items()}
     if False not in come.values():
-        return held == seq or None in come.values()
+        return None in come.values() or (held == seq and not few)
     return any(come.get(rank) is False for rank in leaders) and not any(
         reached.get(rank) == held for rank in leaders
     )
@@ -566,33 +582,34 @@ def _judge_shift(
     seq: int,
     ahead: SignatureHistory,
     behind: SignatureHistory,
+    *,
     alone: bool,
+    few: bool,
 ) -> Divergence | None:
     members = sequences.group.members
     leaders, followers = (
         [rank for rank in members if _goes_along(sequences, rank, side, seq)]
         for side in (ahead, behind)
     )
-    if not leaders or not followers or (alone and not _explains_hold(sequences, seq, leaders)):
+    if (
+        not leaders
+        or not followers
+        or (alone and not _explains_hold(sequences, seq, leaders, few=few))
+    ):
         return None
     if not all(
         _keep_together(sequences, side, seq, (OPERATION, SITE)) for side in (leaders, followers)
     ):
         return None
-    missing_votes = missing_votes_at(sequences, seq)
-    # Who does neither, or has not come yet, is on nobody's side; nor is who makes the call of one,
-    # and made others before, by what is left of it: it may be shifted by a fault of its own.
     sites = {_site(sequences, int(side.codes[seq - side.base])) for side in (ahead, behind)}
+    if _have_met(sequences, sites, seq):
+        return None
+    missing_votes = missing_votes_at(sequences, seq)
+    # Who does neither, or has not come yet, is on nobody's side.
     for rank in set(members).difference(leaders, followers):
-        progress = sequences.group.progress.get(rank)
-        part = progress.part if progress is not None else None
         code = sequences.code(rank, seq)
-        if part is None or code == GAP:
-            continue
-        if not _site(sequences, code):
+        if code != GAP and not _site(sequences, code):
             missing_votes.unknown_calls[rank] = UnknownCall.UNLINED
-        elif _site(sequences, code) in sites and (part.base > 1 or part.active_only):
-            missing_votes.unknown_calls[rank] = UnknownCall.SHIFTED
     known = len(members) - len(missing_votes.unknown_calls.keys() & members)
     conforming: list[int] | None = None
     if missing_votes.is_majority(max(len(leaders), len(followers)), known):

@@ -75,8 +75,6 @@ def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> Nee
             f"longer buffers {holding}hold number {divergence.seq}",
             rank,
         )
-    if reason is UnknownCall.SHIFTED:
-        return Need(f"the calls of {{}} before number {divergence.seq}", rank=rank)
     if reason is UnknownCall.UNLINED:
         return Need("a dump of {} with stacks", "dumps of {} with stacks", rank)
     if reason is UnknownCall.FINISHED:
