@@ -225,15 +225,16 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     if conforming is not None:
         deviating = tuple(sorted(r for side in sides if side is not conforming for r in side.ranks))
     base = conforming or sides[0]
-    other = next(side for side in sides if side is not base)
-    kind = _kind(sequences, seq, base, other)
     others = [side for side in sides if side is not base]
+    beside = _at_line_of(sequences, lookup, seq, base, others[0])
+    kind = _kind(sequences, seq, beside or base, others[0])
     in_order = not _goes_on(sequences, seq, base) and all(
         _goes_on(sequences, seq, side) for side in others
     )
     skipped = (
         bool(deviating)
         and not in_order
+        and beside is None
         and all(
             _skips(sequences, seq, base.ranks[0], side, kind)
             or _lies_behind(sequences, seq, base, side)
@@ -272,6 +273,22 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         unknown_calls=missing_votes.unknown_calls,
         unlisted=missing_votes.unlisted > 0,
     )
+
+
+def _at_line_of(
+    sequences: Sequences, lookup: CallLookup, seq: int, base: _Side, other: _Side
+) -> _Side | None:
+    """A side as those of it show it who called from another's line, where not all did.
+
+    Branches by rank have lines of their own: what was called otherwise from one of them is told by
+    its own.
+    """
+    site = _site(sequences, other.code)
+    there = [rank for rank in base.ranks if _site(sequences, sequences.code(rank, seq)) == site]
+    if not site or not there or len(there) == len(base.ranks):
+        return None
+    call = lookup.collective(there[0], sequences.group, seq)
+    return None if call is None else _Side(call, sequences.code(there[0], seq), there)
 
 
 def _conforming(

@@ -334,3 +334,21 @@ def test_what_died_with_a_rank_does_not_hide_that_it_went_on_in_the_pattern() ->
     assert left_out([(*loss[:3], 7, 24)], peers, same=alike) is None
     assert left_out([(*loss[:4], 25)], peers, same=alike) is None
     assert not alike(None, loss)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        (("all_reduce", 2, 44), Cause.SIZE_MISMATCH),
+        (("broadcast", 1, 44), Cause.COLLECTIVE_MISMATCH),
+    ],
+)
+def test_a_branch_by_rank_is_told_by_its_own_line(
+    wrong: tuple[str, int, int], cause: Cause
+) -> None:
+    """Half of the ranks call what comes last from a line of their own; one of these otherwise."""
+    step: Step = [("broadcast", 4, 20), ("all_reduce", 8, 30)]
+    usual, other = ([*step, *step, ("all_reduce", 1, line)] for line in (40, 44))
+    ranks = [rows(usual), rows(usual), rows(other), rows([*step, *step, wrong])]
+    (finding,) = synchronization_findings(graph_of(*ranks))
+    assert (finding.cause, finding.culprits) == (cause, [3])
