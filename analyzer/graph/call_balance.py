@@ -27,11 +27,16 @@ class Imbalance(NamedTuple):
 
 
 def find_imbalance(
-    here: Sequence[IssuedCall], there: Sequence[IssuedCall], places: Collection[int]
+    here: Sequence[IssuedCall],
+    there: Sequence[IssuedCall],
+    places: Collection[int],
+    *,
+    several: bool = False,
 ) -> Imbalance | None:
     """The group of ``places`` of which two ranks count otherwise up to each common collective.
 
-    None where they differ in none, or in several, or too few collectives tell.
+    None where they differ in none, or in several, or too few collectives tell.  By one call, or by
+    as many each time (``several``).
     """
     mine, theirs = _counts(here, places), _counts(there, places)
     differing = {
@@ -40,7 +45,7 @@ def find_imbalance(
     for place, by in {found[0] for found in differing.values() if len(found) == 1}:
         others = [found for mark, found in differing.items() if mark[0] != place]
         alike = len(others) >= AGREEING_COUNTS and all(one == [(place, by)] for one in others)
-        if abs(by) == 1 and alike and _ends_apart(here, there, places, place, by):
+        if (several or abs(by) == 1) and alike and _ends_apart(here, there, places, place, by):
             own = [found for mark, found in differing.items() if mark[0] == place]
             if own and all(len(one) == 1 and one[0][1] == -by for one in own):
                 return None  # As where one of the two enters two groups in the other order.

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.difference_labels import label_by_departure, label_by_sides
 from hanglab.analyzer.graph.left_order import LeftOrder
@@ -59,7 +60,7 @@ class DepartureFinder:
             if found is not None and found.edit is None and (found.messages or not found.new):
                 found = None  # Counts and peers tell more of messages.
             found = found or self._own_departure(waits)
-        if found is None:
+        if found is None or any(self._came_before(one, found) for one in divergences):
             return None
         arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
         if found.tied and arguments and not (found.regrouped and self._are_alike(found)):
@@ -74,6 +75,14 @@ class DepartureFinder:
                 divergence.skipped = found.edit is Edit.LEFT_OUT
                 label_by_sides(divergence)
         return found
+
+    def _came_before(self, divergence: Divergence, found: LeftOrder) -> bool:
+        """True if two others differ in what a rank called before it left the order."""
+        group = divergence.group
+        if found.rank not in group.members or found.rank in divergence.candidates:
+            return False
+        index = self._lookup.index_of(found.rank, group.name, divergence.seq)
+        return index != ABSENT and (found.index is None or index < found.index)
 
     def _are_alike(self, found: LeftOrder) -> bool:
         """True if the two calls at which ranks part have the same arguments, their dtypes as well.

@@ -238,6 +238,8 @@ def _rounds(
     """Messages of a rank in ``group``, from one collective of ``marks`` to the next, latest first.
 
     Only such as the ring still has from their beginning; ``whole`` if it has all of the group.
+    Where the rank waits in a collective, only those that ended in one like it: the last step of a
+    loop has fewer, and a call behind the loop.
     """
     collective = entries.in_group(marks) & ~entries.is_p2p
     # Where the rank waits in a collective, that one ends its round.
@@ -249,7 +251,17 @@ def _rounds(
     for after, before in zip(ends[: COMPARED_ROUNDS + 1], [*ends[1:], ABSENT], strict=False):
         if before == ABSENT and not whole:
             return
+        if place.seq is not None and not _are_alike(entries, after, end):
+            continue
         yield _counted(entries, np.flatnonzero(mine[before + 1 : after]) + before + 1)
+
+
+def _are_alike(entries: Entries, one: int, other: int) -> bool:
+    """True if two calls of a rank are of one operation with the same arguments."""
+    return bool(
+        entries.operation[one] == entries.operation[other]
+        and entries.argument[one] == entries.argument[other]
+    )
 
 
 def _counted(entries: Entries, rows: Iterable[int]) -> Counter[_Use]:

@@ -37,7 +37,7 @@ class MismatchedHalves:
 
 
 def find_mismatched_halves(
-    places: Mapping[int, OpenOperation], lookup: CallLookup
+    places: Mapping[int, OpenOperation], groups: Sequence[ResolvedGroup], lookup: CallLookup
 ) -> MismatchedHalves | None:
     """The first two of those in ``places`` whose messages miss each other; None without any."""
     for sender, sent in places.items():
@@ -55,10 +55,9 @@ def find_mismatched_halves(
         if taken.group is sent.group and ends[sender].tag == ends[receiver].tag:
             continue
         off = [
-            rank
-            for rank, pending in ends.items()
-            if _is_new(lookup.entries(rank), pending, places[rank].group.group.name)
-        ]
+            rank for rank, pending in ends.items()
+            if _is_new(lookup.entries(rank), pending, places[rank].group, groups)
+        ]  # fmt: skip
         if not off and taken.group is sent.group:
             off = _out_of_round(ends, lookup, sent.group.group.name)
         return MismatchedHalves((sender, receiver), off[0] if len(off) == 1 else None)
@@ -93,7 +92,7 @@ def find_untaken_send(
             halves = (sender, sent, group), (receiver, pending, taken.group)
             off = [
                 rank for rank, one, at in halves
-                if _is_new(lookup.entries(rank), one, at.group.name)
+                if _is_new(lookup.entries(rank), one, at, groups)
             ]  # fmt: skip
             deviating = off[0] if len(off) == 1 else None
             return MismatchedHalves((sender, receiver), deviating, sent.index)
@@ -137,14 +136,34 @@ def first_untaken_send(
     return None
 
 
-def _is_new(entries: Entries | None, pending: Pending, group: str) -> bool:
+def _is_new(
+    entries: Entries | None,
+    pending: Pending,
+    group: ResolvedGroup,
+    groups: Sequence[ResolvedGroup],
+) -> bool:
     """True if a rank has used other channels again and again, but never that of ``pending``."""
     if entries is None or pending.index < 0:
         return False
-    earlier = entries.is_p2p[: pending.index]
-    if int(earlier.sum()) < USUAL_CHANNEL:
+    name, members = group.group.name, {one.group.name: one.members for one in groups}
+    members[name] = group.members
+    earlier = [
+        (entries.group_at(row), entries.operation_at(row))
+        for row in np.flatnonzero(entries.is_p2p[: pending.index]).tolist()
+    ]
+    if len(earlier) < USUAL_CHANNEL:
         return False
-    tags = list(_tags(entries, pending, group))
+    mine = entries.operation_at(pending.index)
+    with_peer = any(
+        one.spec.half == mine.spec.half
+        and at in members
+        and members[at][one.peer] == members[name][mine.peer]
+        for at, one in earlier
+        if one.peer != ABSENT
+    )
+    if not with_peer and any((at, one.tag) == (name, pending.tag) for at, one in earlier):
+        return False  # Its first one with that peer, as it has had them with others.
+    tags = list(_tags(entries, pending, name))
     return pending.tag not in tags and not _continues(tags, pending.tag)
 
 

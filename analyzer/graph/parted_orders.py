@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hanglab.analyzer.graph.call_balance import find_imbalance
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
@@ -110,8 +111,18 @@ class PartedOrders:
         """The edit of the first that the rounds of the other tell."""
         if self._is_made_later:
             # Nothing too many: it is at the very operation of its peers.  So is the other one?
-            return None if self.reversed._is_made_later else Edit.LEFT_OUT
+            return self._told_by_counts if self.reversed._is_made_later else Edit.LEFT_OUT
         return predict_edit(*self.tokens, self.parting)
+
+    @property
+    def _told_by_counts(self) -> Edit | None:
+        """The edit after which the first counts otherwise in one group, up to the end of both.
+
+        A call in another turn it would have caught up with.
+        """
+        here, there = self.here[self.parting.mine :], self.there[self.parting.theirs :]
+        found = find_imbalance(here, there, self.mine.places & self.theirs.places, several=True)
+        return None if found is None else found.edit
 
     @property
     def _is_made_later(self) -> bool:

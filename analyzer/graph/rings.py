@@ -94,7 +94,7 @@ class RingReader:
             self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
             return
         owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
-        missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
+        missing = find_mismatched_halves(cycle.places, self._groups, self._lookup) if full else None
         if missing is None and full:
             missing = find_untaken_send(cycle.places, self._merged, self._groups, self._lookup)
         if missing is not None:

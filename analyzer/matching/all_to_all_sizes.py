@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from math import prod
 
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import call_site, splits_of
-from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
+from hanglab.analyzer.matching.thresholds import COMPARED_EXCHANGES, COMPARED_SPLITS
 from hanglab.recorder.case.operations import op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
@@ -59,6 +59,8 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
     involved = sorted({rank for pair in pairs for rank in pair})
     common = [rank for rank in involved if all(rank in pair for pair in pairs)]
     alone = tuple(common) if len(pairs) > 1 and len(common) == 1 else ()
+    if len(involved) > 2 and not alone:
+        alone = _out_of_turn(group, lookup, seq)
     return Divergence(
         group=group.group,
         seq=seq,
@@ -77,6 +79,30 @@ def _at_another_line(calls: Mapping[int, Call]) -> set[int]:
     if None in sites.values() or 2 * count <= len(sites):
         return set()
     return {rank for rank, one in sites.items() if one != site}
+
+
+def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[int, ...]:
+    """The few that make a call of equal sizes, as all members made it before, at another number.
+
+    Counts go ahead of tokens, as many to each: whose tokens meet them is at another call.
+    """
+    equal: set[Hashable] = set()
+    for number in range(max(1, seq - COMPARED_EXCHANGES), seq + COMPARED_EXCHANGES + 1):
+        calls = [lookup.collective(rank, group, number) for rank in group.members]
+        sizes = [None if call is None else _own_sizes(call) for call in calls]
+        if number < seq and len({*sizes}) == 1:
+            equal.update(one for one in sizes if one is not None)
+        making = {r for r, one in zip(group.members, sizes, strict=True) if one in equal}
+        if number >= seq and None not in calls and 0 < len(making) < len(calls):
+            few = min(making, {*group.members} - making, key=len)
+            return tuple(sorted(few)) if 2 * len(few) < len(calls) else ()
+    return ()
+
+
+def _own_sizes(call: Call) -> Hashable | None:
+    """Sizes of a call that takes as much as it gives; None of another."""
+    sizes = call.arguments.input_sizes
+    return sizes if sizes and sizes == call.arguments.output_sizes else None
 
 
 def _unknown_calls(

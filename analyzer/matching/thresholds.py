@@ -7,6 +7,9 @@ FREED_SHARE = 0.97
 #: Members of the largest group whose all_to_all sizes are compared pair by pair, which takes their
 #: square.
 COMPARED_SPLITS = 256
+#: Numbers before and behind one whose sizes do not fit, in which calls of equal sizes are looked
+#: for: some layers of a mixture of experts.
+COMPARED_EXCHANGES = 32
 #: Sequence numbers of a group that differ and are looked at closely; the first that holds is
 #: enough.
 SUSPECT_NUMBERS = 64

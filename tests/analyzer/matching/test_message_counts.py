@@ -183,3 +183,31 @@ def test_of_two_that_are_past_a_message_the_one_that_left_its_rounds(
 def test_a_peer_that_always_took_messages_after_the_reduction_may_be_late() -> None:
     (finding,) = past([(4, 4), (4, 4), (4, 4)], owed=1)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
+
+
+def test_the_last_step_of_a_loop_has_fewer_than_rounds_that_ended_otherwise() -> None:
+    """Two exchanges to each reduction, one more and a call behind the loop; rank 1 makes two."""
+    dumps = []
+    for rank in range(5):
+        beside = [peer for peer in (rank - 1, rank + 1) if 0 <= peer < 5]
+        turns = "xxrxxrx" + ("x" if rank == 1 else "g")
+        counts = {"r": 0, "x": 0}
+        rows: list[Row] = []
+        for at, turn in enumerate(turns):
+            done = at < len(turns) - 1
+            if turn != "x":
+                counts["r"] += 1
+                op = "all_reduce" if turn == "r" else "_all_gather_base"
+                rows.append(Row(op, counts["r"], "0", done, inputs=((1 if turn == "r" else 8,),)))
+                continue
+            for peer in beside:
+                words = [f"send {rank}->{peer}", f"recv {rank}<-{peer}"]
+                for word in words if rank < peer else words[::-1]:
+                    counts["x"] += 1
+                    rows.append(Row(word, 0, "1", done, p2p_seq=counts["x"]))
+        if rank == 1:
+            rows = rows[:-3]  # It waits in the first half that it has too many.
+        members = dict.fromkeys(("0", "1"), range(5))
+        dumps.append(columns(rank, rows, members=members))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [1])
