@@ -133,7 +133,7 @@ class _Builder:
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         misdirected = find_misdirected(mismatches, merged, waits)
-        unmatched = [one.messages for one in misdirected]
+        unmatched = [one.messages for one in misdirected if one.messages.messages]
         unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
         if departure is None and not (divergences or on_wrong_group or added or unmatched):

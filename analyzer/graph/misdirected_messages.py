@@ -39,7 +39,10 @@ class Misdirected:
 def find_misdirected(
     mismatches: Sequence[MessageMismatch], merged: MergedSummaries, waits: OpenOperations
 ) -> list[Misdirected]:
-    """Mismatches of which one end alone was meant for somebody else, where that is open."""
+    """Mismatches of which one end alone was meant for somebody else, unless all of it has ended.
+
+    Of ranks that may have been on their way nothing is open.
+    """
     found = []
     for mismatch in mismatches[:FULL_RANKS]:
         mine, theirs = mismatch.ends
@@ -56,7 +59,7 @@ def find_misdirected(
                 for pending, waiting in waits.by_rank.get(rank, [])
                 if waiting.group is mismatch.group and channel.holds(pending, at)
             )
-            if messages:
+            if messages or not mismatch.finished:
                 ends = frozenset({mine[0], theirs[0], pair[1][0]})
                 unmatched = UnmatchedMessages(messages, ends, pair[0][0])
                 found.append(Misdirected(mismatch, unmatched))

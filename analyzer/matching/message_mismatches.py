@@ -80,7 +80,7 @@ def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[
 
 
 def part_of(rank: int, group: ResolvedGroup) -> GroupSummary | None:
-    """What a rank's dump has of a group; None where it has nothing."""
+    """The part of a rank's dump that is of a group; None without any."""
     progress = group.progress.get(rank)
     return progress.part if progress is not None else None
 
