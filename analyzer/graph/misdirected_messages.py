@@ -46,11 +46,12 @@ def find_misdirected(
     found = []
     for mismatch in mismatches[:FULL_RANKS]:
         mine, theirs = mismatch.ends
-        pairs = [
-            (end, missed)
-            for end, other in ((mine, theirs), (theirs, mine))
-            if (missed := _meant_for(end, other, mismatch, merged)) is not None
-        ]
+        pairs = []
+        for end, other in ((mine, theirs), (theirs, mine)):
+            if (missed := _meant_for(end, other, mismatch, merged)) is not None:
+                pairs.append((end, missed))
+            elif (lost := _lost_half(end, other, mismatch, merged)) is not None:
+                pairs.append((lost, other))
         if len(pairs) == 1:
             (pair,) = pairs
             messages = tuple(
@@ -82,6 +83,23 @@ def _meant_for(
             lacking = _lacking(member, rank, channel, mismatch.group, merged)
             if lacking is not None and arguments_at(*lacking) == own:
                 return member, *lacking
+    return None
+
+
+def _lost_half(
+    mine: _End, theirs: _End, mismatch: MessageMismatch, merged: MergedSummaries
+) -> _End | None:
+    """What ``theirs`` waits for, posted by the other end for one with whom it has no other."""
+    rank, channel, _ = mine
+    peer, other, at = theirs
+    met = arguments_at(other, at)
+    if met is None or _count(channel, met):
+        return None
+    for member in mismatch.group.members:
+        if member not in (rank, peer):
+            lost = _lacking(rank, member, other, mismatch.group, merged)
+            if lost is not None and lost[0].posted == 1 and arguments_at(*lost) == met:
+                return rank, *lost
     return None
 
 

@@ -208,3 +208,22 @@ def test_a_wrong_size_that_nobody_else_waits_for_is_no_wrong_peer() -> None:
     graph = build_wait_for_graph(dumps.values())
     (found,) = graph.mismatched_messages
     assert {found.sent.rank, found.taken.rank} == {0, 1} and not graph.unmatched
+
+
+def test_a_message_that_its_receiver_lacks_went_to_one_who_never_takes_any() -> None:
+    """Rank 0 sends a header and its tensor to rank 1, and then the next tensor to rank 2."""
+    sizes = [1, 8, 1, 9, 1]
+    peers = [1, 1, 1, 2, 1]
+    rows = [
+        [
+            Row(f"send 0->{peer}", 0, done=at < 4, inputs=[[numel]], outputs=[[numel]],
+                p2p_seq=at + 1)
+            for at, (peer, numel) in enumerate(zip(peers, sizes, strict=True))
+        ],
+        messages("recv 1<-0", [(numel, "Float") for numel in sizes[:4]], 3),
+        [Row("all_reduce", 1, done=False)],
+    ]  # fmt: skip
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    graph = build_wait_for_graph(dumps.values())
+    (found,) = graph.unmatched
+    assert (found.deviating, found.call.rank, graph.mismatched_messages) == ((0,), 1, [])
