@@ -89,7 +89,7 @@ def _meant_for(
 def _lost_half(
     mine: _End, theirs: _End, mismatch: MessageMismatch, merged: MergedSummaries
 ) -> _End | None:
-    """What ``theirs`` waits for, posted by the other end for one with whom it has no other."""
+    """The half that ``theirs`` lacks, posted for one who exchanges nothing else with its rank."""
     rank, channel, _ = mine
     peer, other, at = theirs
     met = arguments_at(other, at)
