@@ -20,6 +20,7 @@ from hanglab.analyzer.graph.message_balance import (
     find_messages_after_the_last,
     find_unmatched_messages,
 )
+from hanglab.analyzer.graph.misdirected_messages import find_misdirected
 from hanglab.analyzer.graph.new_channels import find_stray_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
@@ -131,7 +132,9 @@ class _Builder:
         label_thread_turns(divergences, lookup)
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
-        unmatched = find_unmatched_messages(waits, group_table, lookup)
+        misdirected = find_misdirected(mismatches, merged, waits)
+        unmatched = [one.messages for one in misdirected if one.messages.messages]
+        unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
         if departure is None and not (divergences or on_wrong_group or added or unmatched):
             departure = self._departures.find_repeated(waits)
@@ -162,7 +165,9 @@ class _Builder:
             groups=[group.group for group in group_table.groups],
             divergences=divergences,
             silent_mismatches=silent,
-            mismatched_messages=mismatched_messages(mismatches, lookup),
+            mismatched_messages=mismatched_messages(
+                [m for m in mismatches if not any(m is one.mismatch for one in misdirected)], lookup
+            ),
             added=added,
             lookup=lookup,
             open=tuple(roots.open),

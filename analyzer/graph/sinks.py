@@ -69,9 +69,42 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     """
     if end.kind == "stopped" and meets_another_message(end.rank, waits, lookup):
         end.kind = "unknown"
-    if end.kind == "outside" and not any(waiting.certain for waiting in end.awaited):
-        if not any(posted_by_counts(waiting, lookup) is False for waiting in end.awaited):
-            end.kind = "unknown"
+    if end.kind == "outside" and not (
+        any(waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited)
+        or _holds_up_several(end, waits)
+        or any(posted_by_counts(waiting, lookup) is False for waiting in end.awaited)
+    ):
+        end.kind = "unknown"
+
+
+def _holds_up_several(end: WaitEnd, waits: OpenOperations) -> bool:
+    """True if several ranks stand in nothing but what it has not done.
+
+    One that stands in a message alone may have the other half already, and be stopped itself.
+    """
+    standing = {rank for waiting in end.awaited for rank in waiting.leaders}
+    held = [
+        rank
+        for rank in standing
+        if {r for one in waits.first(rank) for r in (*one.absent, *one.behind, *one.unknown)}
+        == {end.rank}
+    ]
+    return len(held) > 1
+
+
+def _cannot_be_taken(waiting: OpenOperation, waits: OpenOperations) -> bool:
+    """True for a send that its device has not begun: an older one with its receiver is open.
+
+    Two ranks have one stream, so that nothing of it has left; and one who had posted its receive
+    would have that open.  Of a receive that is not so, as small sends end before they are taken.
+    """
+    ((rank, pending), *_) = waiting.waiters.items()
+    if waiting.seq is not None or not op_of(waiting.op).sends or pending.started:
+        return False
+    return not pending.overtaken and any(
+        older.order < pending.order and (other.peer, other.group) == (waiting.peer, waiting.group)
+        for older, other in waits.by_rank[rank]
+    )
 
 
 def _next_awaited(end: WaitEnd) -> OpenOperation:

@@ -61,16 +61,16 @@ def find_message_mismatches(
 
 
 def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[MessageMismatch]:
-    mine = _part(sender, group)
+    mine = part_of(sender, group)
     for sent in mine.channels if mine is not None else ():
         if not (sent.sends and 0 <= sent.dst < len(group.members)):
             continue
         receiver = group.members[sent.dst]
-        theirs = _part(receiver, group)
+        theirs = part_of(receiver, group)
         # Receives from any source may have taken some of them.
         if theirs is None or any(c.src == ABSENT and not c.sends for c in theirs.channels):
             continue
-        counted = all(_is_counted(rank, group, merged) for rank in (sender, receiver))
+        counted = all(is_counted(rank, group, merged) for rank in (sender, receiver))
         for taken in theirs.channels:
             if not taken.sends and (taken.src, taken.tag) == (sent.src, sent.tag):
                 ends = group, sender, receiver, sent, taken
@@ -79,13 +79,15 @@ def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[
                     yield mismatch
 
 
-def _part(rank: int, group: ResolvedGroup) -> GroupSummary | None:
+def part_of(rank: int, group: ResolvedGroup) -> GroupSummary | None:
+    """The part of a rank's dump that is of a group; None without any."""
     progress = group.progress.get(rank)
     return progress.part if progress is not None else None
 
 
-def _is_counted(rank: int, group: ResolvedGroup, merged: MergedSummaries) -> bool:
-    part, summary = _part(rank, group), merged.ranks.get(rank)
+def is_counted(rank: int, group: ResolvedGroup, merged: MergedSummaries) -> bool:
+    """True if all messages of a rank in a group are known."""
+    part, summary = part_of(rank, group), merged.ranks.get(rank)
     return part is not None and summary is not None and (part.counted or summary.whole)
 
 
@@ -103,14 +105,14 @@ def _first_open(
     if not sent.open:
         return _first_of_ended_sends(group, sender, receiver, sent, taken, merged)
     positions = sent.open[0], taken.open[0]
-    pair = [_at(one.arguments, at) for one, at in zip((sent, taken), positions, strict=True)]
+    pair = [arguments_at(one, at) for one, at in zip((sent, taken), positions, strict=True)]
     if pair[0] is None or pair[1] is None:
         return None
     difference = _difference(pair[0], pair[1])
     if difference is None:
         return None
     ends = zip((sender, receiver), (sent, taken), positions, strict=True)
-    if not any(_stands_in(merged.ranks[rank], channel, at) for rank, channel, at in ends):
+    if not any(stands_in(merged.ranks[rank], channel, at) for rank, channel, at in ends):
         return None
     return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, None)
 
@@ -130,12 +132,12 @@ def _first_of_ended_sends(
     receiver's ring has dropped, in any way that the numbers of what was dropped allow.
     """
     at = taken.open[0]
-    found = _single(sent, taken) if _stands_in(merged.ranks[receiver], taken, at) else None
+    found = _single(sent, taken) if stands_in(merged.ranks[receiver], taken, at) else None
     if found is None:
         return None
     sends, receives, odd, difference = found
     last = sent.posted - taken.posted + at
-    parts = _part(sender, group), _part(receiver, group)
+    parts = part_of(sender, group), part_of(receiver, group)
     before, after = (ABSENT if part is None else part.unseen for part in parts)
     fitting = {last}
     if ABSENT not in (before, after) and at + after < sent.posted:
@@ -192,7 +194,7 @@ def _single(
     return None if count != 1 or difference is None else (sends, receives, odd, difference)
 
 
-def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
+def stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
     """True if a message is the oldest that its rank has not finished."""
     if summary.history_truncated:
         return False
@@ -265,8 +267,9 @@ def _is_shifted(
     return all(_difference(one, other) is None for one, other in behind)
 
 
-def _at(runs: Sequence[tuple[int, MessageArguments]], position: int) -> MessageArguments | None:
-    return next(islice(_each(runs), position, None), None)
+def arguments_at(channel: P2PChannel, position: int) -> MessageArguments | None:
+    """Arguments of one message of a channel; None where they are not known."""
+    return next(islice(_each(channel.arguments), position, None), None)
 
 
 def _each(runs: Sequence[tuple[int, MessageArguments]]) -> Iterator[MessageArguments]:

@@ -172,3 +172,58 @@ def test_a_send_that_ended_meets_a_receive_however_much_of_both_rings_is_lost(lo
     (found,) = graph.mismatched_messages
     assert (found.sent.rank, found.deviating, found.finished) == (0, 0, False)
     assert not (graph.cycles or graph.unmatched)
+
+
+def receives(peers: Sequence[tuple[str, int]]) -> list[Row]:
+    """Receives with their sizes, of which the first two have ended."""
+    return [
+        Row(op, 0, done=at < 2, inputs=[[numel]], outputs=[[numel]], p2p_seq=at + 1)
+        for at, (op, numel) in enumerate(peers)
+    ]
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_size_that_another_rank_waits_for_went_to_the_wrong_peer(eager: bool) -> None:
+    """Rank 0 takes 4 from rank 1 and 8 from rank 2, and then both from rank 1."""
+    taken = [("recv 0<-1", 4), ("recv 0<-2", 8), ("recv 0<-1", 8), ("recv 0<-1", 4)]
+    rows = [
+        receives(taken),
+        messages("send 1->0", [USUAL, USUAL], 1),
+        messages("send 2->0", [(8, "Float")] * 2, 2 if eager else 1),
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    graph = build_wait_for_graph(dumps.values())
+    (found,) = graph.unmatched
+    assert (found.deviating, graph.mismatched_messages) == ((0,), [])
+
+
+def test_a_wrong_size_that_nobody_else_waits_for_is_no_wrong_peer() -> None:
+    """Rank 2 sends what rank 0, held up by rank 1's size, has yet to take."""
+    rows = [
+        receives([("recv 0<-1", 4), ("recv 0<-2", 4), ("recv 0<-1", 4)]),
+        messages("send 1->0", [USUAL, (8, "Float")], 1),
+        messages("send 2->0", [USUAL] * 2, 1),
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    graph = build_wait_for_graph(dumps.values())
+    (found,) = graph.mismatched_messages
+    assert {found.sent.rank, found.taken.rank} == {0, 1} and not graph.unmatched
+
+
+def test_a_message_that_its_receiver_lacks_went_to_one_who_never_takes_any() -> None:
+    """Rank 0 sends a header and its tensor to rank 1, and then the next tensor to rank 2."""
+    sizes = [1, 8, 1, 9, 1]
+    peers = [1, 1, 1, 2, 1]
+    rows = [
+        [
+            Row(f"send 0->{peer}", 0, done=at < 4, inputs=[[numel]], outputs=[[numel]],
+                p2p_seq=at + 1)
+            for at, (peer, numel) in enumerate(zip(peers, sizes, strict=True))
+        ],
+        messages("recv 1<-0", [(numel, "Float") for numel in sizes[:4]], 3),
+        [Row("all_reduce", 1, done=False)],
+    ]  # fmt: skip
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    graph = build_wait_for_graph(dumps.values())
+    (found,) = graph.unmatched
+    assert (found.deviating, found.call.rank, graph.mismatched_messages) == ((0,), 1, [])

@@ -886,3 +886,32 @@ def test_a_ring_of_calls_that_went_on_before_is_no_deadlock_of_the_program(size:
     (first,) = findings_after(0)
     assert (first.cause, first.culprits) == (Cause.P2P_DEADLOCK, [*range(size)])
     assert findings_after(4) == []
+
+
+@pytest.mark.parametrize("further", [0, 1, 3])
+def test_a_stage_that_stands_idle_is_missing_however_much_the_rings_have_lost(further: int) -> None:
+    """Stage 2 is the last; what stage 1 has yet to send it cannot have taken.
+
+    Of one message alone it may have posted its half, and the device of stage 1 has stopped.
+    """
+    stages = {rank: _stage(rank, steps=4, last=2) for rank in range(3)}
+    for _ in range(1 + further):
+        stages[0] = _then(stages[0], "send 0->1", 20)
+        stages[1] = _then(_then(stages[1], "send 1->2", 20), "recv 1<-0", 10)
+    dumps = [
+        columns(rank, rows[3:], members=world(3), first_record=3) for rank, rows in stages.items()
+    ]
+    graph = build_wait_for_graph(dumps)
+    assert [(sink.rank, sink.unknown) for sink in graph.sinks] == [(2, not further)]
+
+
+@pytest.mark.parametrize("held_up", [1, 2])
+def test_a_rank_for_which_two_wait_is_missing_and_neither_of_them_has_stopped(held_up: int) -> None:
+    waiting = {0: "recv 0<-1", 2: "send 2->1"} if held_up == 2 else {0: "recv 0<-1"}
+    done = {0: "send 0->1", 1: "recv 1<-0", 2: "send 2->1"}
+    rows = {rank: [Row(op, 0, p2p_seq=7)] for rank, op in done.items()}
+    for rank, op in waiting.items():
+        rows[rank].append(open_(op, 0, p2p_seq=8))
+    dumps = [columns(rank, mine, members=world(3), first_record=6) for rank, mine in rows.items()]
+    (sink,) = build_wait_for_graph(dumps).sinks
+    assert (sink.rank, sink.outside) == (1, held_up == 2)
