@@ -69,7 +69,9 @@ class DepartureFinder:
         for divergence in divergences:
             if not found.tied and found.rank in divergence.candidates:
                 left = {found.rank, *found.others}.intersection(divergence.candidates)
-                if not outvotes(len(divergence.candidates) - len(left), len(left)):
+                if len(left) > 1 and not outvotes(
+                    len(divergence.candidates) - len(left), len(left)
+                ):
                     return None
                 divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT

@@ -17,7 +17,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
     OrderDeparture,
     Unmatched,
 )
-from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.graph.waits import Key, OpenOperation, OpenOperations
 from hanglab.analyzer.graph.wrong_group import CallOnWrongGroup, find_calls_on_wrong_group
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence
@@ -53,18 +53,23 @@ def _begun_crosswise(waits: OpenOperations) -> dict[int, OpenOperation] | None:
 
     A communicator each: in which order a device begins what is on several is left to it.
     """
-    begun: dict[int, list[OpenOperation]] = {}
-    waiting: dict[int, list[OpenOperation]] = {}
-    for rank, mine in waits.by_rank.items():
-        for pending, one in mine:
-            if one.seq is not None and pending.started is not None:
-                (begun if pending.started else waiting).setdefault(rank, []).append(one)
-    for rank, first in sorted(begun.items()):
-        for peer, then in sorted(begun.items()):
-            mine = [one for one in first if one in waiting.get(peer, ())]
-            theirs = [one for one in then if one in waiting.get(rank, ())]
-            if rank < peer and mine and theirs:
-                return {rank: mine[0], peer: theirs[0]}
+    begun: dict[Key, set[int]] = {}
+    waiting: dict[Key, set[int]] = {}
+    for key, one in waits.operations.items():
+        ranks = {rank for rank, pending in one.waiters.items() if pending.started}
+        rest = {rank for rank, pending in one.waiters.items() if pending.started is False}
+        if one.seq is not None and ranks and rest:
+            begun[key], waiting[key] = ranks, rest
+    queued: dict[int, list[Key]] = {}
+    for key, rest in waiting.items():
+        for rank in rest:
+            queued.setdefault(rank, []).append(key)
+    for key, ranks in begun.items():
+        for rank in sorted(ranks & queued.keys()):
+            for other in queued[rank]:
+                peers = begun[other] & waiting[key]
+                if peers:
+                    return {rank: waits.operations[key], min(peers): waits.operations[other]}
     return None
 
 

@@ -575,19 +575,23 @@ def _explains_hold(sequences: Sequences, seq: int, leaders: list[int], *, few: b
     to other groups.
     """
     progress = sequences.group.progress
-    reached = {
-        rank: open_since
-        for rank, one in progress.items()
-        if (open_since := min(one.unfinished, default=0)) >= seq
-        # Of what most have ended the dump of a rank was taken a moment before.
-        and 2 * sum(other.finished(open_since) for other in progress.values()) <= len(progress)
+    reached: dict[int, int] = {}
+    for rank, one in progress.items():
+        open_since = min(one.unfinished, default=0)
+        if open_since >= seq:
+            reached[rank] = open_since
+    # Of what most have ended the dump of a rank was taken a moment before.
+    earlier = {
+        rank
+        for rank, number in reached.items()
+        if 2 * sum(one.finished(number) for one in progress.values()) > len(progress)
     }
-    if not reached:
+    if reached.keys() <= earlier:
         return False
-    held = min(reached.values())
-    come = {rank: one.has_entered(held) for rank, one in progress.items()}
+    held = min(number for rank, number in reached.items() if rank not in earlier)
+    come = {r: None if r in earlier else one.has_entered(held) for r, one in progress.items()}
     if False not in come.values():
-        return None in come.values() or (held == seq and not few)
+        return held == seq and not few
     return any(come.get(rank) is False for rank in leaders) and not any(
         reached.get(rank) == held for rank in leaders
     )

@@ -61,6 +61,8 @@ def _left_at(
     """The number at which ``changed`` left the way that ``steady`` kept to; None if it did not."""
     low = max(changed.base, steady.base)
     high = min(changed.base + len(changed.codes), steady.base + len(steady.codes), before + 1)
+    if high <= before:
+        return None  # One of them never came to the difference.
     mine = [
         sequences.signature(int(c)) for c in changed.codes[low - changed.base : high - changed.base]
     ]
@@ -68,10 +70,13 @@ def _left_at(
         sequences.signature(int(c)) for c in steady.codes[low - steady.base : high - steady.base]
     ]
     pairs = list(zip(mine, others, strict=False))
+    lines = [None if x is None or y is None else (x[-1], y[-1]) for x, y in pairs]
     for place in range(1, len(pairs) - 1):
         now = mine[place]
         if now is None or not now[-1] or now == others[place] or now in mine[:place]:
             continue
+        if lines[-1] in lines[place:-1]:
+            return None  # Lines that met since, and went on, are no other calls by themselves.
         met = set(pairs[:place])
         # One call on both sides is in step again, wherever they have been in between.
         if any(pair in met or None in pair or pair[0] == pair[1] for pair in pairs[place:]):
