@@ -81,7 +81,10 @@ def _meant_for(
     for member in mismatch.group.members:
         if member not in (rank, peer):
             lacking = _lacking(member, rank, channel, mismatch.group, merged)
-            if lacking is not None and arguments_at(*lacking) == own:
+            if lacking is None or arguments_at(*lacking) != own:
+                continue
+            # Such ones are usual there: one that is new there, too, may be of a longer batch.
+            if _count(lacking[0], own) > 1 or {one for _, one in lacking[0].arguments} == {own}:
                 return member, *lacking
     return None
 
@@ -98,8 +101,9 @@ def _lost_half(
     for member in mismatch.group.members:
         if member not in (rank, peer):
             lost = _lacking(rank, member, other, mismatch.group, merged)
-            if lost is not None and lost[0].posted == 1 and arguments_at(*lost) == met:
-                return rank, *lost
+            # What has ended may be an old one that a small send's buffer took.
+            if lost is not None and lost[1] in lost[0].open and lost[0].posted == 1:
+                return (rank, *lost) if arguments_at(*lost) == met else None
     return None
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Operation
 from hanglab.analyzer.graph.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -56,7 +56,7 @@ def find_mismatched_halves(
             continue
         off = [
             rank for rank, pending in ends.items()
-            if _is_new(lookup.entries(rank), pending, places[rank].group, groups)
+            if _is_new(rank, pending, places[rank].group, groups, lookup)
         ]  # fmt: skip
         if not off and taken.group is sent.group:
             off = _out_of_round(ends, lookup, sent.group.group.name)
@@ -92,7 +92,7 @@ def find_untaken_send(
             halves = (sender, sent, group), (receiver, pending, taken.group)
             off = [
                 rank for rank, one, at in halves
-                if _is_new(lookup.entries(rank), one, at, groups)
+                if _is_new(rank, one, at, groups, lookup)
             ]  # fmt: skip
             deviating = off[0] if len(off) == 1 else None
             return MismatchedHalves((sender, receiver), deviating, sent.index)
@@ -137,15 +137,20 @@ def first_untaken_send(
 
 
 def _is_new(
-    entries: Entries | None,
+    rank: int,
     pending: Pending,
     group: ResolvedGroup,
     groups: Sequence[ResolvedGroup],
+    lookup: CallLookup,
 ) -> bool:
     """True if a rank has used other channels again and again, but never that of ``pending``."""
+    entries = lookup.entries(rank)
     if entries is None or pending.index < 0:
         return False
-    name, members = group.group.name, {one.group.name: one.members for one in groups}
+    name, members = (
+        group.group.name,
+        {one.group.name: one.members for one in groups if rank in one.members},
+    )
     members[name] = group.members
     earlier = [
         (entries.group_at(row), entries.operation_at(row))
@@ -154,12 +159,14 @@ def _is_new(
     if len(earlier) < USUAL_CHANNEL:
         return False
     mine = entries.operation_at(pending.index)
-    with_peer = any(
-        one.spec.half == mine.spec.half
-        and at in members
-        and members[at][one.peer] == members[name][mine.peer]
-        for at, one in earlier
-        if one.peer != ABSENT
+
+    def peer_of(at: str, one: Operation) -> int | None:
+        known = members.get(at, ())
+        return known[one.peer] if 0 <= one.peer < len(known) else None
+
+    peer = peer_of(name, mine)
+    with_peer = peer is not None and any(
+        one.spec.half == mine.spec.half and peer_of(at, one) == peer for at, one in earlier
     )
     if not with_peer and any((at, one.tag) == (name, pending.tag) for at, one in earlier):
         return False  # Its first one with that peer, as it has had them with others.

@@ -81,6 +81,7 @@ def odd_beside_siblings(
     assert one.seq is not None and other.seq is not None
     made = lookup.collective(in_other, other.group, other.seq)
     kind = _kind_of(made, by_line=True) if made is not None else None
+    marks = _marks(in_other, other.group, other.seq, lookup)
     orders = []
     for sibling in islice(_siblings(other.group, groups), SIBLING_GROUPS):
         members = sorted(set(sibling.members) & set(one.group.members))
@@ -88,7 +89,9 @@ def odd_beside_siblings(
         for rank in members:
             call = lookup.collective(rank, sibling, other.seq)
             index = lookup.index_of(rank, one.group.group.name, one.seq)
-            if call is not None and index >= 0 and _kind_of(call, by_line=True) == kind:
+            if call is None or index < 0 or _kind_of(call, by_line=True) != kind:
+                continue
+            if _are_in_step(marks, _marks(rank, sibling, other.seq, lookup)):
                 orders.append(index < lookup.index_of(rank, sibling.group.name, other.seq))
     if len(orders) < AGREEING_COUNTS or len(set(orders)) != 1:
         return None

@@ -78,8 +78,10 @@ def _alone_in_begun(waits: OpenOperations, crossed: dict[int, OpenOperation]) ->
 
     None of a message and a collective.
     """
+    both = set.intersection(*(set(waiting.group.members) for waiting in crossed.values()))
     begun = [
-        [r for r, one in waiting.waiters.items() if one.started] for waiting in crossed.values()
+        [rank for rank, one in waiting.waiters.items() if one.started and rank in both]
+        for waiting in crossed.values()
     ]
     few, many = sorted(begun, key=len)
     messages = any(waiting.seq is None for waiting in crossed.values())

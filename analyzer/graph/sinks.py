@@ -71,25 +71,9 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
         end.kind = "unknown"
     if end.kind == "outside" and not (
         any(waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited)
-        or _holds_up_several(end, waits)
         or any(posted_by_counts(waiting, lookup) is False for waiting in end.awaited)
     ):
         end.kind = "unknown"
-
-
-def _holds_up_several(end: WaitEnd, waits: OpenOperations) -> bool:
-    """True if several ranks stand in nothing but what it has not done.
-
-    One that stands in a message alone may have the other half already, and be stopped itself.
-    """
-    standing = {rank for waiting in end.awaited for rank in waiting.leaders}
-    held = [
-        rank
-        for rank in standing
-        if {r for one in waits.first(rank) for r in (*one.absent, *one.behind, *one.unknown)}
-        == {end.rank}
-    ]
-    return len(held) > 1
 
 
 def _cannot_be_taken(waiting: OpenOperation, waits: OpenOperations) -> bool:

@@ -86,16 +86,34 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
 
     Counts go ahead of tokens, as many to each: whose tokens meet them is at another call.
     """
+    window = range(max(1, seq - COMPARED_EXCHANGES), seq + COMPARED_EXCHANGES + 1)
+    calls_at = {
+        number: {rank: lookup.collective(rank, group, number) for rank in group.members}
+        for number in window
+    }
     equal: set[Hashable] = set()
-    for number in range(max(1, seq - COMPARED_EXCHANGES), seq + COMPARED_EXCHANGES + 1):
-        calls = [lookup.collective(rank, group, number) for rank in group.members]
-        sizes = [None if call is None else _own_sizes(call) for call in calls]
-        if number < seq and len({*sizes}) == 1:
-            equal.update(one for one in sizes if one is not None)
-        making = {r for r, one in zip(group.members, sizes, strict=True) if one in equal}
-        if number >= seq and None not in calls and 0 < len(making) < len(calls):
-            few = min(making, {*group.members} - making, key=len)
-            return tuple(sorted(few)) if 2 * len(few) < len(calls) else ()
+    tokens: set[Hashable] = set()
+    for number, calls in calls_at.items():
+        sizes = {None if call is None else _own_sizes(call) for call in calls.values()}
+        if number < seq and len(sizes) == 1:
+            equal |= sizes - {None}
+        tokens.update(
+            call.arguments.input_sizes
+            for call in calls.values()
+            if call is not None and _own_sizes(call) is None
+        )
+    for number, calls in calls_at.items():
+        known = {rank: call for rank, call in calls.items() if call is not None}
+        if number < seq or len(known) < len(calls):
+            continue
+        making = {rank for rank, call in known.items() if _own_sizes(call) in equal}
+        if 0 < len(making) < len(calls):
+            few = min(making, known.keys() - making, key=len)
+            mine = {call_site(known[rank].stack) for rank in few}
+            others = {call_site(call.stack) for rank, call in known.items() if rank not in few}
+            # Tokens may be as many as they come to by chance: their line tells, or their sizes.
+            apart = mine.isdisjoint(others) or (mine | others == {None} and not equal & tokens)
+            return tuple(sorted(few)) if apart and 2 * len(few) < len(calls) else ()
     return ()
 
 

@@ -87,8 +87,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         rows = np.flatnonzero(group == number)
         found.gloo.append(bool(gloo[rows].any()))
         mixed = bool(p2p[rows].any()) or (
-            not found.gloo[-1]
-            and (bool((entries.p2p_seq[rows] > 0).any()) or _follows_messages(entries, rows, ends))
+            not found.gloo[-1] and bool((entries.p2p_seq[rows] > 0).any())
         )
         found.mixed.append(mixed)
         found.pg_ids.append(int(entries.pg_id[rows].max()))
@@ -99,15 +98,6 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         # Nobody waits in a group that is destroyed, whatever became of its operations.
         found.undetermined |= entries.in_group(name) & ~done
     return found
-
-
-def _follows_messages(entries: Entries, rows: Int64, ends: Bool) -> bool:
-    """True if a group's first entry has come behind more than collectives, by its number.
-
-    Sends and receives, where no batch of collectives has more entries than numbers.
-    """
-    first = int(rows[0])
-    return int(entries.op_id[first]) > int(entries.seq[first]) >= 0 and not bool(ends[rows].any())
 
 
 def _last_number(entries: Entries, found: Completion) -> Bool:

@@ -296,7 +296,7 @@ def _conforming(
 ) -> _Side | None:
     """The side that does right: the majority, or who goes on as the group did before."""
     known = sum(side.votes for side in sides)
-    if missing_votes.is_majority(sides[0].votes, known):
+    if missing_votes.is_majority(sides[0].votes, known, sides[1].votes):
         return sides[0]
     fitting = []
     pattern: set[Hashable] = set()
@@ -544,12 +544,12 @@ def _keep_together(
     is the exception.
     """
     histories = sequences.histories[:COMPARED_HISTORIES]
-    counts = [(one, sum(rank in one.windows for rank in ranks)) for one in histories]
-    return any(
-        2 * sum(n for other, n in counts if n and _agree(sequences.table, one, other, seq, columns))
-        > len(ranks)
-        for one, count in counts
-        if count
+    counts = [(one, n) for one in histories if (n := sum(rank in one.windows for rank in ranks))]
+    compared = sum(count for _, count in counts)
+    return not counts or any(
+        2 * sum(n for other, n in counts if _agree(sequences.table, one, other, seq, columns))
+        > compared
+        for one, _ in counts
     )
 
 
@@ -580,12 +580,9 @@ def _explains_hold(sequences: Sequences, seq: int, leaders: list[int], *, few: b
         open_since = min(one.unfinished, default=0)
         if open_since >= seq:
             reached[rank] = open_since
+    ended = {n: sum(p.finished(n) for p in progress.values()) for n in set(reached.values())}
     # Of what most have ended the dump of a rank was taken a moment before.
-    earlier = {
-        rank
-        for rank, number in reached.items()
-        if 2 * sum(one.finished(number) for one in progress.values()) > len(progress)
-    }
+    earlier = {rank for rank, number in reached.items() if 2 * ended[number] > len(progress)}
     if reached.keys() <= earlier:
         return False
     held = min(number for rank, number in reached.items() if rank not in earlier)

@@ -19,9 +19,11 @@ def side_at_common_line(sides: Sequence[Sequence[int]], missing_votes: MissingVo
     A side is the line of each of its members, 0 where that is not known.
     """
     lines = Counter(line for side in sides for line in side)
-    line, count = max(lines.items(), key=lambda item: item[1])
-    if not line or not missing_votes.is_majority(count, lines.total()):
+    (line, count), *others = lines.most_common()
+    if not line or not missing_votes.is_majority(
+        count, lines.total(), others[0][1] if others else 0
+    ):
         return None
     there = [sum(one == line for one in side) for side in sides]
-    most = max(there)
-    return there.index(most) if missing_votes.is_majority(most, count) else None
+    second, most = sorted([0, *there])[-2:]
+    return there.index(most) if missing_votes.is_majority(most, count, second) else None

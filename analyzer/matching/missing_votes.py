@@ -29,9 +29,14 @@ class MissingVotes:
     def missing(self) -> int:
         return len(self.unknown_calls) + self.unlisted
 
-    def is_majority(self, votes: int, facts: int) -> bool:
-        """True if ``votes`` of ``facts`` are the majority, whatever the missing ones would say."""
-        return 2 * votes > facts + self.missing and outvotes(votes, facts - votes)
+    def is_majority(self, votes: int, facts: int, most: int | None = None) -> bool:
+        """True if ``votes`` of ``facts`` are the majority, whatever the missing ones would say.
+
+        ``most``: as many as are of one other mind; all others unless given.
+        """
+        return 2 * votes > facts + self.missing and outvotes(
+            votes, facts - votes if most is None else most
+        )
 
     def may_be_majority(self, votes: int, facts: int) -> bool:
         """True if ``votes`` may be the majority, once the missing ones are heard."""

@@ -39,3 +39,21 @@ def test_of_two_nothing_tells_whose_order_is_wrong() -> None:
 
 def test_devices_in_one_order_cross_nothing() -> None:
     assert build_wait_for_graph([begun(r, 4, "0") for r in range(4)]).cycles == []
+
+
+def test_those_who_are_in_one_of_the_groups_alone_tell_no_order() -> None:
+    """Tensor-parallel pairs within a job: ranks 2 and 3 are through with their own pair's call."""
+    dumps = []
+    for rank in range(4):
+        pair = "12"[rank // 2]
+        through = rank > 1
+        states = {pair: "completed", "0": "started"} if through else {
+            pair: ("started", "scheduled")[rank], "0": ("scheduled", "started")[rank],
+        }  # fmt: skip
+        rows = [
+            Row("all_reduce", 1, group=group, done=state == "completed", state=state)
+            for group, state in states.items()
+        ]
+        dumps.append(columns(rank, rows, members={"0": range(4), "1": [0, 1], "2": [2, 3]}))
+    graph = build_wait_for_graph(dumps)
+    assert all(cycle.deviating != (0,) for cycle in graph.cycles)

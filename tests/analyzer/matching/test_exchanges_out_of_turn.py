@@ -22,7 +22,8 @@ COUNT = (3, 3)
 
 def exchange(number: int, sizes: tuple[int, int], *, done: bool) -> Row:
     given, taken = sizes
-    return Row("all_to_all", number, "1", done, inputs=((given,),), outputs=((taken,),))
+    line = 10 if sizes == COUNT else 11
+    return Row("all_to_all", number, "1", done, ((given,),), ((taken,),), line=line)
 
 
 def step(rank: int) -> list[tuple[int, int]]:

@@ -216,7 +216,7 @@ def test_a_message_that_its_receiver_lacks_went_to_one_who_never_takes_any() -> 
     peers = [1, 1, 1, 2, 1]
     rows = [
         [
-            Row(f"send 0->{peer}", 0, done=at < 4, inputs=[[numel]], outputs=[[numel]],
+            Row(f"send 0->{peer}", 0, done=at < 3, inputs=[[numel]], outputs=[[numel]],
                 p2p_seq=at + 1)
             for at, (peer, numel) in enumerate(zip(peers, sizes, strict=True))
         ],

@@ -903,15 +903,3 @@ def test_a_stage_that_stands_idle_is_missing_however_much_the_rings_have_lost(fu
     ]
     graph = build_wait_for_graph(dumps)
     assert [(sink.rank, sink.unknown) for sink in graph.sinks] == [(2, not further)]
-
-
-@pytest.mark.parametrize("held_up", [1, 2])
-def test_a_rank_for_which_two_wait_is_missing_and_neither_of_them_has_stopped(held_up: int) -> None:
-    waiting = {0: "recv 0<-1", 2: "send 2->1"} if held_up == 2 else {0: "recv 0<-1"}
-    done = {0: "send 0->1", 1: "recv 1<-0", 2: "send 2->1"}
-    rows = {rank: [Row(op, 0, p2p_seq=7)] for rank, op in done.items()}
-    for rank, op in waiting.items():
-        rows[rank].append(open_(op, 0, p2p_seq=8))
-    dumps = [columns(rank, mine, members=world(3), first_record=6) for rank, mine in rows.items()]
-    (sink,) = build_wait_for_graph(dumps).sinks
-    assert (sink.rank, sink.outside) == (1, held_up == 2)
