@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
@@ -27,10 +27,11 @@ class Launch:
     on_device: bool
     #: The device has finished something later.
     overtaken: bool
-    #: For each of its parts whom it meets there: the launches of those who came.
-    meets: list[list[LaunchId]] = field(default_factory=list)
+    #: For each of its parts the launches of those who came: one list for all of a collective, with
+    #: its own among them.
+    meets: list[Sequence[LaunchId]] = field(default_factory=list)
     #: Members that have not come to it.
-    absent: set[int] = field(default_factory=set)
+    absent: frozenset[int] = frozenset()
     #: Nobody knows whom it meets, or whether they came.
     unknown: bool = False
     #: The ring may have dropped older ones that have not finished.
@@ -51,6 +52,11 @@ class Launch:
 def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[LaunchId, Launch]:
     gloo_beside = {rank for rank, summary in merged.ranks.items() if summary.gloo}
     found: dict[LaunchId, Launch] = {}
+    met = {
+        key: [(rank, one.order) for rank, one in waiting.waiters.items() if one.index != ABSENT]
+        for key, waiting in waits.operations.items()
+        if waiting.seq is not None
+    }
     begun = False
     for rank, mine in waits.by_rank.items():
         for pending, waiting in mine:
@@ -73,14 +79,14 @@ def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[Launch
             if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
                 # A peer has taken what only this device could give.
                 launch.started = True
-            launch.absent.update(waiting.absent)
+            absent = waiting.not_entered
+            launch.absent = launch.absent | absent if launch.absent else absent
             # A root that collects may lack a part that its sender put elsewhere, and went on.
             elsewhere = bool(waiting.finished) and op_of(waiting.op).collects
             launch.unknown |= elsewhere or bool(waiting.unknown)
             if waiting.seq is not None:
-                met = [(o, p) for o, p in waiting.waiters.items() if o != rank]
-                launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
-                launch.meets.append([(o, p.order) for o, p in met if p.index != ABSENT])
+                launch.unknown |= len(met[waiting.key]) < len(waiting.waiters)
+                launch.meets.append(met[waiting.key])
             elif waiting.peer is not None and not (waiting.absent or waiting.finished):
                 half = other_half(rank, pending, waiting, waits)
                 if half is None:
@@ -115,6 +121,18 @@ def other_half(
     return theirs[at] if found else None
 
 
+def any_of(
+    parts: Iterable[Sequence[LaunchId]], tells: Callable[[LaunchId], bool], told: dict[int, bool]
+) -> bool:
+    """True if that is so of any launch of the parts; each of these is asked once, by ``told``."""
+    for part in parts:
+        if id(part) not in told:
+            told[id(part)] = any(map(tells, part))
+        if told[id(part)]:
+            return True
+    return False
+
+
 def explains_all(
     root: Launch, launches: Mapping[LaunchId, Launch], by_rank: Mapping[int, list[Launch]]
 ) -> bool:
@@ -127,12 +145,14 @@ def explains_all(
     left = [one for one in launches if one not in explained]
     while left:
         still = []
+        #: Whether any of a part is explained, by the part, as it was first asked for in this turn.
+        told: dict[int, bool] = {}
         for one in left:
             launch = launches[one]
             queued = not launch.started and oldest.get(launch.rank, launch.order) < launch.order
             if (
                 queued
-                or any(met in explained for part in launch.meets for met in part)
+                or any_of(launch.meets, lambda met: met in explained, told)
                 or any(other in oldest for other in launch.absent)
             ):
                 explained.add(one)

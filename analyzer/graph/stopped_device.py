@@ -17,6 +17,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.launches import (
     Launch,
     LaunchId,
+    any_of,
     explains_all,
     open_launches,
     other_half,
@@ -68,7 +69,7 @@ def find_stopped_device(
     candidates = _candidates(launches, by_rank)
     lacking = [one for one in launches.values() if one.absent or one.unknown]
     if candidates is None and not any(explains_all(one, launches, by_rank) for one in lacking):
-        candidates = set(by_rank)
+        candidates = frozenset(by_rank)
     if candidates is None or len(candidates) > EXPLAINING_RANKS:
         return None
     found = [rank for rank in sorted(candidates) if _explains(rank, launches, by_rank)]
@@ -147,27 +148,32 @@ def channel_rows(entries: Entries, pending: Pending, waiting: OpenOperation, hal
 
 def _candidates(
     launches: dict[LaunchId, Launch], by_rank: dict[int, list[Launch]]
-) -> set[int] | None:
+) -> frozenset[int] | None:
     """Ranks one of whose devices must have stopped; None where nothing restricts them.
 
     Of launches with nothing before them, that meet nothing but such, the devices alone are left.
     """
     first = {id(mine[0]) for mine in by_rank.values()}
-    found: set[int] | None = None
+    found: frozenset[int] | None = None
+    asked: set[tuple[int, ...]] = set()
     for launch in launches.values():
         if id(launch) not in first or launch.unseen_before:
             continue
         if launch.started is not False and (launch.unknown or launch.absent):
             continue
-        met = [launches[one] for part in launch.meets for one in part]
+        parts = tuple(map(id, launch.meets))
         if launch.started is False:
-            holding = {launch.rank}
-        elif all(id(one) in first and not one.unseen_before for one in met):
-            holding = {one.rank for one in met if not one.started}
-            if launch.started is None:
-                holding.add(launch.rank)
+            holding = frozenset({launch.rank})
+        elif parts and parts in asked:
+            continue  # Of one collective all tell the same.
         else:
-            continue
+            asked.add(parts)
+            met = [launches[one] for part in launch.meets for one in part]
+            if not all(id(one) in first and not one.unseen_before for one in met):
+                continue
+            holding = frozenset(one.rank for one in met if not one.started)
+            if launch.started is None:
+                holding |= {launch.rank}
         found = holding if found is None else found & holding
     return found
 
@@ -185,18 +191,23 @@ def _explains(
             return True
         return _any_before(launch, by_rank[launch.rank], explained)
 
-    def kept_away(other: int) -> bool:
-        return any(id(one) in explained for one in by_rank.get(other, ()))
+    def any_kept_away(ranks: frozenset[int], away: dict[frozenset[int], bool]) -> bool:
+        if ranks not in away:
+            others = (one for rank in ranks for one in by_rank.get(rank, ()))
+            away[ranks] = any(id(one) in explained for one in others)
+        return away[ranks]
 
     left: list[Launch] = list(launches.values())
     while left:
         still = []
+        told: dict[int, bool] = {}
+        away: dict[frozenset[int], bool] = {}
         for launch in left:
             if launch.unknown or held(launch):
                 explained.add(id(launch))
             elif launch.started is not False and (
-                any(held(launches[one]) for part in launch.meets for one in part)
-                or any(kept_away(other) for other in launch.absent)
+                any_of(launch.meets, lambda one: held(launches[one]), told)
+                or any_kept_away(launch.absent, away)
             ):
                 explained.add(id(launch))
             else:

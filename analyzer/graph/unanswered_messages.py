@@ -80,7 +80,7 @@ def _keeps_others(
         if launch.order <= root.order or launch.absent or not launch.meets:
             continue
         before = [one for one in by_rank[root.rank] if one.order < launch.order]
-        met = [launches[one] for part in launch.meets for one in part]
+        met = [launches[one] for part in launch.meets for one in part if one[0] != launch.rank]
         free = all(min(o.order for o in by_rank[one.rank]) == one.order for one in met)
         if before == [root] and free:
             return True
