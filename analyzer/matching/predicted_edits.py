@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from hanglab.analyzer.matching.group_history import continuation, period_of
 from hanglab.analyzer.matching.program_order import Edit, Parting, Token
+from hanglab.analyzer.matching.thresholds import LONGEST_PATTERN
 
 
 def predict_edit(mine: Sequence[Token], theirs: Sequence[Token], parting: Parting) -> Edit | None:
@@ -75,7 +76,7 @@ def _repeats_more_often(
     here = order[place:]
     return any(
         _begins([*list(order[place - size : place]) * times, *due], here)
-        for size in range(1, place // 2 + 1)
+        for size in range(1, min(place // 2, LONGEST_PATTERN) + 1)
         if order[place - size : place] == order[place - 2 * size : place - size]
         for times in range(1, max(1, left_out // size) + 1)
     )
