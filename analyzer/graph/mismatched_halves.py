@@ -147,10 +147,8 @@ def _is_new(
     entries = lookup.entries(rank)
     if entries is None or pending.index < 0:
         return False
-    name, members = (
-        group.group.name,
-        {one.group.name: one.members for one in groups if rank in one.members},
-    )
+    name = group.group.name
+    members = {one.group.name: one.members for one in groups if rank in one.members}
     members[name] = group.members
     earlier = [
         (entries.group_at(row), entries.operation_at(row))

@@ -9,6 +9,7 @@ from math import prod
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.missing_votes import outvotes
 from hanglab.analyzer.matching.signatures import call_site, splits_of
 from hanglab.analyzer.matching.thresholds import COMPARED_EXCHANGES, COMPARED_SPLITS
 from hanglab.recorder.case.operations import op_of
@@ -113,7 +114,7 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
             others = {call_site(call.stack) for rank, call in known.items() if rank not in few}
             # Tokens may be as many as they come to by chance: their line tells, or their sizes.
             apart = mine.isdisjoint(others) or (mine | others == {None} and not equal & tokens)
-            return tuple(sorted(few)) if apart and 2 * len(few) < len(calls) else ()
+            return tuple(sorted(few)) if apart and outvotes(len(calls) - len(few), len(few)) else ()
     return ()
 
 

@@ -43,17 +43,15 @@ def test_devices_in_one_order_cross_nothing() -> None:
 
 def test_those_who_are_in_one_of_the_groups_alone_tell_no_order() -> None:
     """Tensor-parallel pairs within a job: ranks 2 and 3 are through with their own pair's call."""
+    states = [("started", "scheduled"), ("scheduled", "started"), *[("completed", "started")] * 2]
     dumps = []
-    for rank in range(4):
-        pair = "12"[rank // 2]
-        through = rank > 1
-        states = {pair: "completed", "0": "started"} if through else {
-            pair: ("started", "scheduled")[rank], "0": ("scheduled", "started")[rank],
-        }  # fmt: skip
-        rows = [
-            Row("all_reduce", 1, group=group, done=state == "completed", state=state)
-            for group, state in states.items()
+    for rank, now in enumerate(states):
+        pair, members = ("1", [0, 1]) if rank < 2 else ("2", [2, 3])
+        rows = [Row("all_reduce", 1, group=group) for group in (pair, "0")]
+        rows += [
+            Row("all_reduce", 2, group=group, done=state == "completed", state=state)
+            for group, state in zip((pair, "0"), now, strict=True)
         ]
-        dumps.append(columns(rank, rows, members={"0": range(4), "1": [0, 1], "2": [2, 3]}))
-    graph = build_wait_for_graph(dumps)
-    assert all(cycle.deviating != (0,) for cycle in graph.cycles)
+        dumps.append(columns(rank, rows, members={"0": range(4), pair: members}))
+    (cycle,) = build_wait_for_graph(dumps).cycles
+    assert (cycle.deviating, cycle.candidates) == ((), (0, 1))
