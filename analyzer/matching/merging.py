@@ -29,13 +29,18 @@ class SignatureHistory:
     #: Rank -> the sequence numbers that it has entries for, first and one past the last.
     windows: dict[int, tuple[int, int]]
 
-    def agrees(self, other: SignatureHistory) -> bool:
+    def overlap(self, other: SignatureHistory) -> tuple[int, Int32, Int32]:
+        """The first number of both, and what each has from there to the last of both."""
         low = max(self.base, other.base)
-        high = min(self.base + len(self.codes), other.base + len(other.codes))
-        if high <= low:
-            return low - high < FARTHEST_NUMBERS
+        high = max(low, min(self.base + len(self.codes), other.base + len(other.codes)))
         mine = self.codes[low - self.base : high - self.base]
-        others = other.codes[low - other.base : high - other.base]
+        return low, mine, other.codes[low - other.base : high - other.base]
+
+    def agrees(self, other: SignatureHistory) -> bool:
+        low, mine, others = self.overlap(other)
+        if not len(mine):
+            end = min(self.base + len(self.codes), other.base + len(other.codes))
+            return low - end < FARTHEST_NUMBERS
         if len(mine) == len(others) and np.array_equal(mine, others):
             return True
         return bool(((mine == others) | (mine == GAP) | (others == GAP)).all())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import Int32
+from hanglab.analyzer.flight_recorder.columns import Int32, Int64
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries, SignatureHistory
-from hanglab.analyzer.matching.signatures import UInt64
+from hanglab.analyzer.matching.signatures import SITE, UInt64
 from hanglab.analyzer.matching.summary import GAP
-from hanglab.analyzer.matching.thresholds import FULL_CALLS
+from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES, FULL_CALLS
 
 Signature = tuple[int, ...]
 
@@ -38,6 +39,10 @@ class Sequences:
     def code(self, rank: int, seq: int) -> int:
         base, codes = self.of(rank)
         return int(codes[seq - base]) if base <= seq < base + len(codes) else GAP
+
+    def site(self, code: int) -> int:
+        """Number of the line that a call came from; 0 if it is unknown."""
+        return int(self.table[code][SITE])
 
     def signature(self, code: int) -> Signature | None:
         """All that is known of a call, its call site last; None in a gap."""
@@ -74,3 +79,33 @@ def calls_under(
         if call is not None:
             calls[rank] = call
     return dict(sorted(calls.items()))
+
+
+def keep_together(sequences: Sequences, ranks: list[int], seq: int, columns: Sequence[int]) -> bool:
+    """True if most of a side's ranks do the same from a number on, as far as is known.
+
+    By these columns of signatures.  Where each takes a way of its own at a time of its own, nobody
+    is the exception.
+    """
+    histories = sequences.histories[:COMPARED_HISTORIES]
+    counts = [(one, n) for one in histories if (n := sum(rank in one.windows for rank in ranks))]
+    compared = sum(count for _, count in counts)
+    return not counts or any(
+        2 * sum(n for other, n in counts if _agree(sequences.table, one, other, seq, columns))
+        > compared
+        for one, _ in counts
+    )
+
+
+def _agree(
+    table: UInt64,
+    one: SignatureHistory,
+    other: SignatureHistory,
+    seq: int,
+    columns: Sequence[int],
+) -> bool:
+    low, mine, theirs = one.overlap(other)
+    mine, theirs = mine[max(0, seq - low) :], theirs[max(0, seq - low) :]
+    known = (mine != GAP) & (theirs != GAP)
+    kept: Int64 = np.array(columns)
+    return bool((table[mine[known]][:, kept] == table[theirs[known]][:, kept]).all())
