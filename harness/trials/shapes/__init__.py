@@ -16,6 +16,18 @@ from hanglab.harness.trials.shapes.data_parallel import (
     mixed_backends,
     unwaited,
 )
+from hanglab.harness.trials.shapes.exchanges import (
+    both_ends,
+    gossip,
+    ring_reduce,
+    teachers,
+)
+from hanglab.harness.trials.shapes.hierarchies import (
+    accumulation,
+    hierarchical,
+    sharded_embeddings,
+    ulysses_ring,
+)
 from hanglab.harness.trials.shapes.layouts import (
     context_ring,
     experts,
@@ -26,6 +38,12 @@ from hanglab.harness.trials.shapes.layouts import (
     threads_of_a_rank,
 )
 from hanglab.harness.trials.shapes.neighbours import butterfly, grid, joined
+from hanglab.harness.trials.shapes.phases import (
+    adversaries,
+    early_stop,
+    objects,
+    partial_evaluation,
+)
 from hanglab.harness.trials.shapes.pipelines import (
     early_receive,
     gpipe,
@@ -43,6 +61,7 @@ from hanglab.harness.trials.shapes.roles import (
     routed_experts,
     tied_embeddings,
 )
+from hanglab.harness.trials.shapes.serving import dealt_batches, depths, server
 from hanglab.harness.trials.shapes.uneven import dealer_and_workers, pipeline_with_loss
 
 Shape = Callable[[Random], Program]
@@ -68,6 +87,11 @@ ONLY_SHAPES: dict[int, tuple[Shape, ...]] = {
         actors_and_rollouts, islands, owners, tied_embeddings, butterfly, grid, joined,
     ),
     5_500_000_000: (branches, routed_experts),
+    6_000_000_000: (
+        hierarchical, ulysses_ring, sharded_embeddings, accumulation, ring_reduce, gossip,
+        teachers, both_ends, objects, adversaries, partial_evaluation, early_stop, server,
+        dealt_batches, depths,
+    ),
 }  # fmt: skip
 
 
