@@ -16,6 +16,7 @@ from hanglab.harness.trials.shapes.data_parallel import (
     mixed_backends,
     unwaited,
 )
+from hanglab.harness.trials.shapes.divided import drafts, encoders, moves, prefill_and_decode
 from hanglab.harness.trials.shapes.exchanges import (
     both_ends,
     gossip,
@@ -92,6 +93,7 @@ ONLY_SHAPES: dict[int, tuple[Shape, ...]] = {
         teachers, both_ends, objects, adversaries, partial_evaluation, early_stop, server,
         dealt_batches, depths,
     ),
+    6_500_000_000: (prefill_and_decode, drafts, encoders, moves),
 }  # fmt: skip
 
 
