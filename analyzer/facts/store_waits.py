@@ -33,7 +33,8 @@ class StoreWait:
     poll: Poll | None = None
     #: It makes a store at the address ``key``, and waits for who else is to come there.
     joins: bool = False
-    #: Each rank sets the key with its own number, and no rank has the number of this one.
+    #: No rank sets it: each sets the one with its own number, and none has that of this one; or
+    #: its numbers are those of a key that is set, ``instead``, in another spelling.
     of_nobody: bool = False
     instead: str = ""
     #: Each rank but the setter has set the key with its own number.
@@ -106,6 +107,9 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
     if mine.kind == "join":
         return StoreWait(mine.key, None, False, joins=True)
     mine = _with_a_key_not_set(facts, mine)
+    spelt = _in_another_spelling(facts, mine)
+    if spelt:
+        return StoreWait(mine.key, None, False, poll, of_nobody=True, instead=spelt)
     setters = _setters(facts, view, mine)
     if len(setters) != 1:
         by_number = _set_by_number(facts, mine)
@@ -143,6 +147,26 @@ def _with_a_key_not_set(facts: CaseFacts, wait: StoreKeyUse) -> StoreKeyUse:
     return wait
 
 
+def _in_another_spelling(facts: CaseFacts, wait: StoreKeyUse) -> str:
+    """A key that is set, with the same numbers, of which some are written otherwise; "" if none."""
+    numbers = [int(number) for number in _NUMBER.findall(wait.key)]
+    keys = {
+        key
+        for view in facts.ranks.values()
+        for use in view.read(files.STORE_KEYS)
+        if (use.kind, use.prefix) == ("set", wait.prefix)
+        for key in (use.key, use.earlier)
+    }
+    return next(
+        (
+            key for key in sorted(keys)
+            if _pattern(key) == _pattern(wait.key) and wait.key not in keys
+            and [int(number) for number in _NUMBER.findall(key)] == numbers
+        ),
+        "",
+    )  # fmt: skip
+
+
 def _setters(facts: CaseFacts, view: RankView, mine: StoreKeyUse) -> dict[int, StoreKeyUse]:
     """Ranks that set such keys so far, and how, by what ``mine`` would be the next one of."""
     return {
@@ -160,10 +184,10 @@ def words_for_key_of_nobody(facts: CaseFacts, view: RankView) -> str:
     if wait is None or not wait.of_nobody:
         return ""
     verb = "polls" if wait.poll is not None else "waits"
-    return (
-        f"it {verb} for the store's key {wait.key!r}, which nobody sets: each rank sets the one "
-        "with its own number"
+    others = (
+        f"{wait.instead!r} is set" if wait.instead else "each rank sets the one with its own number"
     )
+    return f"it {verb} for the store's key {wait.key!r}, which nobody sets: {others}"
 
 
 def _set_by_number(

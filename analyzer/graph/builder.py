@@ -267,13 +267,19 @@ class _Builder:
         few = len(self._group_table.expected) <= COMPARED_ORDERS  # Of more no order is read.
         if not (few and sink.outside) or sink.elsewhere:
             return False
-        waiting = [(r, w) for r in waits.by_rank for w in waits.first(r) if sink.rank in w.absent]
-        if len(waiting) != 1:
-            return False
-        waiter, operation = waiting[0]
+        waiting = [
+            (rank, operation.waiters[rank])
+            for rank in waits.by_rank
+            for operation in waits.first(rank)
+            if sink.rank in operation.absent
+        ]
+        batch = all(pending.seq is None for _, pending in waiting)
+        if len({(rank, pending.order) for rank, pending in waiting}) != 1 or len(waiting) > 1 > batch:
+            return False  # What is in one batch has one order.
+        waiter, index = waiting[0][0], waiting[0][1].index
         if len(self._group_table.expected) > 2:
-            return self._departures.may_repeat(waiter, operation.waiters[waiter].index)
-        return not self._departures.keeps_own_order(waiter)
+            return self._departures.may_repeat(waiter, index)
+        return not self._departures.keeps_own_order(waiter, len(waiting))
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

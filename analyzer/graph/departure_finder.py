@@ -111,10 +111,10 @@ class DepartureFinder:
     def _is_unnamed(self) -> bool:
         return any(group.doubtful or group.misnamed for group in self._group_table.groups)
 
-    def keeps_own_order(self, rank: int) -> bool:
-        """True if a rank's own rounds prove that it has issued nothing too often."""
+    def keeps_own_order(self, rank: int, batch: int) -> bool:
+        """True if a rank's own rounds prove that it has issued no batch of so many too often."""
         order = self._message_orders.whole.get(rank)
-        return order is not None and keeps_to_rounds(order)
+        return order is not None and keeps_to_rounds(order, batch)
 
     def may_repeat(self, rank: int, index: int) -> bool:
         """True if by a rank's own order the collective of that entry may be one too many."""

@@ -127,16 +127,16 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
     return None
 
 
-def keeps_to_rounds(order: IssuedOrder) -> bool:
+def keeps_to_rounds(order: IssuedOrder, batch: int) -> bool:
     """True if all that a rank issued is what its rounds have there, and one too many would show.
 
-    In rounds of one call another one does not, nor in the last round of a program that ends within
-    one.
+    In rounds of one call, or of one batch of so many, another one does not, nor in the last round
+    of a program that ends within one.
     """
     own = read_own_order(order)
     if own is None or own.broken is not None or len(own.tokens) < MANY_ROUNDS * own.period:
         return False
-    return len(set(own.tokens[-own.period :])) > 1
+    return own.period > batch and len(set(own.tokens[-own.period :])) > 1
 
 
 def may_repeat(order: IssuedOrder, index: int) -> bool:

@@ -90,10 +90,12 @@ _WORDS = {
 
 def check_hypotheses(facts: CaseFacts, proposals: Iterable[Proposal]) -> list[Proposal]:
     """The proposals, those about a hang held against the Program that the dumps show."""
-    return [_checked(facts, proposal) for proposal in proposals]
+    checked = (_checked(facts, proposal) for proposal in proposals)
+    return [one for one in checked if one is not None]
 
 
-def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
+def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal | None:
+    """The proposal with what the simulation says of it; None where nothing speaks for it then."""
     finding = proposal.finding
     cause = finding.cause
     if (
@@ -124,7 +126,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
             return check.result()
         except _Refuted as refuted:
             # No buffer tells which streams of a device wait for which.
-            return check.on_independent_streams_or(refuted)
+            found = check.on_independent_streams_or(refuted)
+            return None if found is refuted.proposal and check.is_of_idle_ranks() else found
     except NoProgram as reason:
         return _with_evidence(proposal, f"No simulation was possible: {reason}.")
     except Exception as error:
@@ -210,6 +213,17 @@ class _SimulatedCheck:
             with suppress(_Refuted, NoProgram):
                 return self.result()
         return refuted.proposal
+
+    def is_of_idle_ranks(self) -> bool:
+        """True if ranks are missed that have nothing open, beside what all have entered elsewhere.
+
+        They may wait for its members in what leaves no entry.
+        """
+        if self._cause is not Cause.MISSING_RANK:
+            return False
+        idle = not any(self._graph.unfinished.get(rank) for rank in self._culprits)
+        entered = [wait.call for wait in self._graph.stalled if wait.call.seq is not None]
+        return idle and any(not {*self._culprits} & {*call.group.members} for call in entered)
 
     def _divergence(self) -> Divergence | None:
         return next(self._differing(), None) if self._cause in _DIFFERENCES else None

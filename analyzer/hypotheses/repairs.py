@@ -84,7 +84,9 @@ def _without_fault(
         return _on_group_awaited(last, culprit, frontier, at)
     elif fault is CandidateFault.ADDED:
         changed = _without_one(last, culprit, at)
-        further = _without_a_later_message(last, culprit) if at is None else []
+        further: list[LastOperations] = []
+        if at is None:
+            further = [*_without_batch(last, culprit), *_without_a_later_message(last, culprit)]
         return further if changed is None else [changed, *further]
     elif at is not None:
         changed = _with_peers_call(last, culprit, culprits, at)
@@ -184,6 +186,14 @@ def _without_one(
         return None
     del mine[place]
     return last.with_steps(culprit, mine)
+
+
+def _without_batch(last: LastOperations, culprit: int) -> list[LastOperations]:
+    """The program without the batch of the rank's first unfinished operation, if it is of one."""
+    own = last.steps[culprit]
+    batch = next((step.action.batch for step in own if not step.finished), 0)
+    left = [step for step in own if step.action.batch != batch]
+    return [last.with_steps(culprit, left)] if batch and len(own) - len(left) > 1 else []
 
 
 def _without_a_later_message(last: LastOperations, culprit: int) -> list[LastOperations]:

@@ -312,16 +312,31 @@ def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Differen
             return Difference.OPERATION
     if found is Difference.CALL_SITE:
         # The same place of the program may be two lines, if it has been so before.
-        pair = (sequences.site(base.code), sequences.site(other.code))
-        before = zip(
+        if _are_lines_of_one_place(sequences, seq, base, other):
+            return argument_difference(base.call, other.call) or Difference.SIZE
+    assert found is not None
+    return found
+
+
+def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: _Side) -> bool:
+    """True if two sides made these two calls, or all of that operation, from lines of their own.
+
+    Whoever leads has a branch of its own.
+    """
+    mine, theirs = sequences.site(base.code), sequences.site(other.code)
+    operation = sequences.table[base.code][OPERATION]
+    met = [
+        (x[SITE], y[SITE])
+        for x, y in zip(
             reversed(sequences.signatures(base.ranks[0], None, seq)),
             reversed(sequences.signatures(other.ranks[0], None, seq)),
             strict=False,
         )
-        if any(x and y and (x[-1], y[-1]) == pair for x, y in before):
-            return argument_difference(base.call, other.call) or Difference.SIZE
-    assert found is not None
-    return found
+        if x and y and x[SITE] and y[SITE] and x[OPERATION] == y[OPERATION] == operation
+    ]
+    if (mine, theirs) in met:
+        return True
+    return bool(met) and all(x != y and x != mine and y != theirs for x, y in met)
 
 
 def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bool:

@@ -87,7 +87,8 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         rows = np.flatnonzero(group == number)
         found.gloo.append(bool(gloo[rows].any()))
         mixed = bool(p2p[rows].any()) or (
-            not found.gloo[-1] and bool((entries.p2p_seq[rows] > 0).any())
+            not found.gloo[-1]
+            and (bool((entries.p2p_seq[rows] > 0).any()) or _mixes_numbers(entries, dump, rows))
         )
         found.mixed.append(mixed)
         found.pg_ids.append(int(entries.pg_id[rows].max()))
@@ -98,6 +99,12 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         # Nobody waits in a group that is destroyed, whatever became of its operations.
         found.undetermined |= entries.in_group(name) & ~done
     return found
+
+
+def _mixes_numbers(entries: Entries, dump: RankDump, rows: Int64) -> bool:
+    """True if a status has numbers of messages and of collectives: each kind counts for itself."""
+    status = dump.status.get(int(entries.pg_id[rows].max()))
+    return status is not None and (status.completed or 0) > max(status.enqueued or 0, 0) > 0
 
 
 def _last_number(entries: Entries, found: Completion) -> Bool:

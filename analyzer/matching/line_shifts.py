@@ -120,7 +120,10 @@ def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
 
 
 def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: int) -> bool:
-    """True if a rank called from the lines of that history until then, as far as is known."""
+    """True if a rank called the same as that history until then, and there from the same line.
+
+    Before that it may have had lines of its own, each of which goes with one of the history's.
+    """
     base, codes = sequences.of(rank)
     if not base <= seq < base + len(codes):
         return False
@@ -128,9 +131,11 @@ def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: in
     mine = codes[low - base : seq - base + 1]
     theirs = side.codes[low - side.base : seq - side.base + 1]
     known = (mine != GAP) & (theirs != GAP)
-    columns: Int64 = np.array([OPERATION, SITE])
-    same = sequences.table[mine[known]][:, columns] == sequences.table[theirs[known]][:, columns]
-    return bool(known[-1:].all() and same.all())
+    table = sequences.table
+    same = table[mine[known], OPERATION] == table[theirs[known], OPERATION]
+    on_line = table[mine[-1], SITE] == table[theirs[-1], SITE]
+    in_step = _first_break(table, mine, theirs) is None
+    return bool(known[-1:].all() and on_line and same.all()) and in_step
 
 
 def _have_met(sequences: Sequences, sites: set[int], seq: int) -> bool:

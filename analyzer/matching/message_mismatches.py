@@ -195,10 +195,15 @@ def _single(
 
 
 def stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
-    """True if a message is the oldest that its rank has not finished."""
+    """True if a message is the oldest that its rank has not finished.
+
+    Where a ring that has dropped entries begins with it, older ones may be among these.
+    """
     if summary.history_truncated:
         return False
     oldest = min((pending.order for pending in summary.pending), default=ABSENT)
+    if oldest == 0 and not (summary.whole or any(part.active_only for part in summary.parts)):
+        return False
     return any(
         channel.holds(pending, position) and pending.order == oldest for pending in summary.pending
     )

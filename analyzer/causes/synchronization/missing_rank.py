@@ -72,8 +72,11 @@ def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[F
     finding = _finding(graph, [sink])
     finding.culprits, finding.victims = culprits, _victims(graph, culprits)
     finding.confidence = TIED
+    waits_in = f"waits in {name_call(call)}, which rank {sink.rank}"
+    if call.seq is None:
+        waits_in = f"waits for {name_call(call)} at rank {sink.rank}, which"
     finding.summary = (
-        f"Rank {waiter} waits in {name_call(call)}, which rank {sink.rank} has not entered, and "
+        f"Rank {waiter} {waits_in} has not entered, and "
         f"nobody else is left to tell: rank {sink.rank} left it out or stopped before it, or rank "
         f"{waiter} has one operation too many."
     )
@@ -99,7 +102,11 @@ def _idle_peers(graph: WaitForGraph, sinks: list[Sink], victims: set[int]) -> se
 
 
 def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
-    """Known sinks that no divergence explains."""
+    """Known sinks that no divergence explains.
+
+    Who has nothing open may wait in what leaves no entry, and beside one that is proved to deviate
+    it hardly stopped by itself.
+    """
     explained = {
         divergence.group: divergence.seq
         for divergence in graph.divergences
@@ -113,6 +120,8 @@ def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
         call = sink.awaited
         later = call.seq is not None and call.seq >= explained.get(call.group, call.seq + 1)
         if sink.rank in graph.host_waits:
+            continue
+        if deviating and sink.outside and not graph.unfinished.get(sink.rank):
             continue
         if not sink.unknown and not later and sink.rank not in deviating:
             found.append(sink)
