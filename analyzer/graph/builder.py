@@ -274,7 +274,10 @@ class _Builder:
             if sink.rank in operation.absent
         ]
         batch = all(pending.seq is None for _, pending in waiting)
-        if len({(rank, pending.order) for rank, pending in waiting}) != 1 or len(waiting) > 1 > batch:
+        if (
+            len({(rank, pending.order) for rank, pending in waiting}) != 1
+            or len(waiting) > 1 > batch
+        ):
             return False  # What is in one batch has one order.
         waiter, index = waiting[0][0], waiting[0][1].index
         if len(self._group_table.expected) > 2:

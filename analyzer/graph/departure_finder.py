@@ -57,8 +57,9 @@ class DepartureFinder:
         if found is None and not divergences:
             found = self._message_orders.find(waits)
             found = None if found is None else self._with_own_edit(found)
-            if found is not None and found.edit is None and (found.messages or not found.new):
-                found = None  # Counts and peers tell more of messages.
+            if found is not None and found.edit is None and not found.by_collective:
+                if found.messages or not found.new:
+                    found = None  # Counts and peers tell more of messages.
             found = found or self._own_departure(waits)
         if found is None or any(self._came_before(one, found) for one in divergences):
             return None
@@ -73,6 +74,8 @@ class DepartureFinder:
                     len(divergence.candidates) - len(left), len(left)
                 ):
                     return None
+                if not _do_alike(divergence, left):
+                    return None  # More than two ways were gone, and no one rank left the common.
                 divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
                 label_by_sides(divergence)
@@ -197,3 +200,9 @@ class DepartureFinder:
     @cached_property
     def _siblings(self) -> SiblingReplicas:
         return SiblingReplicas(self._message_orders.by_rank, self._replicas)
+
+
+def _do_alike(divergence: Divergence, left: Collection[int]) -> bool:
+    """True if all ranks of a difference but those that left the order call the same operation."""
+    others = [call for rank, call in divergence.calls.items() if rank not in left]
+    return len({call.op for call in others}) < 2

@@ -24,21 +24,28 @@ from hanglab.analyzer.worlds.pauses import in_usual_pause
 from hanglab.analyzer.worlds.thresholds import CLOCK_UNSET_NS, COPIED_LATER_NS
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
+#: Name of a group, and a number in it.
+_Number = tuple[str, int]
 #: Of operations that no member finishes before all have entered them.
 _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.synchronizing)
 
 
 def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:
-    """Ranks that were active when their dumps were written, or that peers prove to be further."""
+    """Ranks that were active when their dumps were written, or that peers prove to be further.
+
+    What other threads do while an operation is open beyond its timeout says nothing of that.
+    """
     table = merged.table()
     activities = {rank: summary.activity for rank, summary in merged.ranks.items()}
     # Not every writer of dumps tells what has been retired.
     retires = any(activity.retires for activity in activities.values())
-    progressing = {
-        rank
-        for rank, activity in activities.items()
-        if activity.moving or (retires and activity.awaits_watchdog)
-    }
+    progressing: set[int] = set()
+    if not _have_timed_out(merged):
+        progressing = {
+            rank
+            for rank, activity in activities.items()
+            if activity.moving or (retires and activity.awaits_watchdog)
+        }
     for group in group_table.groups:
         proved = _proved(group, merged, table)
         progressing.update(
@@ -62,13 +69,9 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
     a rank waits in itself holds its thread whenever it was dumped, but for receives alone.  A wait
     that outlived its timeout shows that the dumps are those that torch takes then.
     """
-    summaries = merged.ranks.values()
-    newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
-    for summary in summaries:
-        limit = summary.activity.timeout_ns
-        since = [p.created_ns for p in summary.pending if p.created_ns > 0]
-        if limit != ABSENT and since and newest - min(since) >= limit:
-            return set()
+    if _have_timed_out(merged):
+        return set()
+    newest = max((one.activity.last_ns for one in merged.ranks.values()), default=ABSENT)
     peers = {}
     for sink in graph.sinks:
         if not sink.unknown:
@@ -90,9 +93,47 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
         if activity is None:
             continue
         bare = activity.last_ns == ABSENT and newest > CLOCK_UNSET_NS
-        if activity.copied or (bare and activity.written_ns - newest > COPIED_LATER_NS):
+        if (
+            activity.copied
+            or activity.outdated
+            or (bare and activity.written_ns - newest > COPIED_LATER_NS)
+        ):
             undated[rank] = others
     return set(undated) if graph.progressing else _in_usual_pauses(undated, source)
+
+
+def _have_timed_out(merged: MergedSummaries) -> bool:
+    """True if an operation had been open for longer than its timeout when something was last seen.
+
+    By entries alone, whatever the time of a file is.  That a member came to that operation, late,
+    does not count: it may go on from there.
+    """
+    seen: dict[_Number, int] = {}
+    since: dict[_Number, list[int]] = {}
+    newest = ABSENT
+    for summary in merged.ranks.values():
+        last = summary.activity.last_ns
+        here = [
+            ((summary.parts[one.part].name, one.seq), one.created_ns)
+            for one in summary.pending
+            if one.seq is not None and one.created_ns > 0
+        ]
+        entered = {number for number, created in here if created == last}
+        for number, created in here:
+            since.setdefault(number, []).append(created)
+        if not entered:
+            newest = max(newest, last)
+        for number in entered:
+            seen[number] = max(last, seen.get(number, last))
+    limits = [one.activity.timeout_ns for one in merged.ranks.values()]
+    limit = min((one for one in limits if one != ABSENT), default=ABSENT)
+    if limit == ABSENT:
+        return False
+    for number, created in since.items():
+        others = max((when for other, when in seen.items() if other != number), default=ABSENT)
+        if max(newest, others) - min(created) >= limit:
+            return True
+    return False
 
 
 def _of_other_threads(one: Call, other: Call, source: DumpSource) -> bool:

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+import numpy as np
+
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS, COMPARED_MEMBERS, SIBLING_GROUPS
+from hanglab.analyzer.graph.thresholds import (
+    AGREEING_COUNTS,
+    COMPARED_COLLECTIVES,
+    COMPARED_MEMBERS,
+    LONG_PAST,
+    SIBLING_GROUPS,
+)
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.group_names import NO_DESCRIPTION
@@ -42,9 +50,15 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     then = set()
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
         lookup.prefetch(sibling.members)
-        theirs = _marks(min(sibling.members), sibling, divergence.seq, lookup)
-        if not all(_are_in_step(mine, theirs) for mine in marks.values()):
+        first = min(sibling.members)
+        theirs = _marks(first, sibling, divergence.seq, lookup)
+        in_step = all(_are_in_step(mine, theirs) for mine in marks.values())
+        if not in_step and any(mine.keys() & theirs.keys() for mine in marks.values()):
             continue
+        if not in_step:
+            past = _past(first, sibling, divergence.seq, lookup)
+            if not all(_did_alike(_past(r, group, divergence.seq, lookup), past) for r in sides):
+                continue
         made = _made_by_all(sibling, divergence.seq, lookup, by_line)
         if made is None:
             continue
@@ -82,6 +96,8 @@ def odd_beside_siblings(
     made = lookup.collective(in_other, other.group, other.seq)
     kind = _kind_of(made, by_line=True) if made is not None else None
     marks = _marks(in_other, other.group, other.seq, lookup)
+    # With their first calls all groups begin to be in step.
+    first = one.seq == other.seq == 1
     orders = []
     for sibling in islice(_siblings(other.group, groups), SIBLING_GROUPS):
         members = sorted(set(sibling.members) & set(one.group.members))
@@ -91,7 +107,7 @@ def odd_beside_siblings(
             index = lookup.index_of(rank, one.group.group.name, one.seq)
             if call is None or index < 0 or _kind_of(call, by_line=True) != kind:
                 continue
-            if _are_in_step(marks, _marks(rank, sibling, other.seq, lookup)):
+            if first or _are_in_step(marks, _marks(rank, sibling, other.seq, lookup)):
                 orders.append(index < lookup.index_of(rank, sibling.group.name, other.seq))
     if len(orders) < AGREEING_COUNTS or len(set(orders)) != 1:
         return None
@@ -130,6 +146,28 @@ def _marks(
         elif last:
             found[entries.group_at(row), number] = last
     return found
+
+
+def _past(
+    rank: int, group: ResolvedGroup, seq: int, lookup: CallLookup
+) -> dict[int, tuple[str, object]]:
+    """Operation and line of a rank's latest calls of a group before a number, by number."""
+    entries = lookup.entries(rank)
+    if entries is None:
+        return {}
+    mine = entries.in_group(group.group.name) & ~entries.is_p2p & (entries.seq < seq)
+    found: dict[int, tuple[str, object]] = {}
+    for row in np.flatnonzero(mine)[-COMPARED_COLLECTIVES:].tolist():
+        stack = int(entries.stack[row])
+        site = call_site(entries.stacks[stack]) if stack >= 0 else None
+        found[int(entries.seq[row])] = entries.operation_at(row).op, site
+    return found
+
+
+def _did_alike(one: dict[int, tuple[str, object]], other: dict[int, tuple[str, object]]) -> bool:
+    """True if two groups are in step by all that is known of both, and that is much."""
+    known = one.keys() & other.keys()
+    return len(known) >= LONG_PAST and all(one[number] == other[number] for number in known)
 
 
 def _are_in_step(one: dict[tuple[str, int], int], other: dict[tuple[str, int], int]) -> bool:

@@ -14,6 +14,7 @@ from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder, since_
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
 from hanglab.analyzer.graph.replicas import Replicas
+from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS
 from hanglab.analyzer.matching.program_order import Token, find_first_parting
 
 
@@ -36,14 +37,21 @@ class SiblingReplicas:
         mine = self._replicas.of(min(ranks))
         if not (mine.issuperset(ranks) and self._orders.keys() >= mine):
             return None
-        compared: dict[int, list[_Compared]] = {rank: [] for rank in mine}
+        siblings: dict[int, list[IssuedOrder]] = {rank: [] for rank in mine}
         for replica in self._replicas.all:
-            siblings = {rank: self._replicas.sibling(rank, replica) for rank in mine}
-            if replica is mine or not all(one in self._orders for one in siblings.values()):
+            places = {rank: self._replicas.sibling(rank, replica) for rank in mine}
+            if replica is mine or not all(one in self._orders for one in places.values()):
                 continue
-            for rank, sibling in siblings.items():
+            for rank, sibling in places.items():
                 assert sibling is not None
-                found = _compare(self._orders[rank], self._orders[sibling])
+                siblings[rank].append(self._orders[sibling])
+        compared: dict[int, list[_Compared]] = {rank: [] for rank in mine}
+        for rank, others in siblings.items():
+            usual = frozenset[int]()
+            if len(others) >= AGREEING_COUNTS:
+                usual = frozenset.intersection(*(one.sites for one in others))
+            for other in others:
+                found = _compare(self._orders[rank], other, usual)
                 if found is None:
                     return None
                 compared[rank].append(found)
@@ -99,9 +107,12 @@ def _departure(rank: int, sides: Sequence[PartedOrders]) -> LeftOrder:
     )
 
 
-def _compare(mine: IssuedOrder, theirs: IssuedOrder) -> _Compared | None:
-    """Two orders beside each other; None where nothing tells from where on they are one."""
-    here, there = _shared(mine, theirs), _shared(theirs, mine)
+def _compare(mine: IssuedOrder, theirs: IssuedOrder, usual: frozenset[int]) -> _Compared | None:
+    """Two orders beside each other; None where nothing tells from where on they are one.
+
+    ``usual``: lines that all siblings of the first come to.
+    """
+    here, there = _shared(mine, theirs, usual), _shared(theirs, mine, usual)
     if not (mine.whole and theirs.whole):
         since = since_first_common(here, there)
         if since is None:
@@ -120,11 +131,14 @@ def _compare(mine: IssuedOrder, theirs: IssuedOrder) -> _Compared | None:
     )
 
 
-def _shared(mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
-    """Calls from lines that both come to: what one rank alone logs or saves is no departure."""
+def _shared(mine: IssuedOrder, theirs: IssuedOrder, usual: frozenset[int]) -> list[IssuedCall]:
+    """Calls from lines that both come to, or all siblings.
+
+    What one rank alone logs or saves is no departure.
+    """
     if not (mine.sites and theirs.sites):
         return mine.issued
-    return [one for one in mine.issued if one.site in theirs.sites]
+    return [one for one in mine.issued if one.site in theirs.sites or one.site in usual]
 
 
 def _renamed(issued: Sequence[IssuedCall]) -> list[Token]:

@@ -75,3 +75,6 @@ USUAL_CALLS = 4
 TURNS_AHEAD = 8
 #: Other groups that are asked what the members of one were to call: each has to be read in full.
 SIBLING_GROUPS = 4
+#: Calls that two groups of a description must have made alike, number by number, to be in step
+#: where nothing that they share shows it: several steps of any program.
+LONG_PAST = 16

@@ -11,7 +11,11 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.missing_votes import outvotes
 from hanglab.analyzer.matching.signatures import call_site, splits_of
-from hanglab.analyzer.matching.thresholds import COMPARED_EXCHANGES, COMPARED_SPLITS
+from hanglab.analyzer.matching.thresholds import (
+    COMPARED_EXCHANGES,
+    COMPARED_SPLITS,
+    FIXED_EXCHANGES,
+)
 from hanglab.recorder.case.operations import op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
@@ -85,7 +89,8 @@ def _at_another_line(calls: Mapping[int, Call]) -> set[int]:
 def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[int, ...]:
     """The few that make a call of equal sizes, as all members made it before, at another number.
 
-    Counts go ahead of tokens, as many to each: whose tokens meet them is at another call.
+    Counts go ahead of tokens, as many to each: whose tokens meet them is at another call.  Where
+    no number had any but those sizes, the few have a size that the program does not have.
     """
     window = range(max(1, seq - COMPARED_EXCHANGES), seq + COMPARED_EXCHANGES + 1)
     calls_at = {
@@ -94,8 +99,11 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
     }
     equal: set[Hashable] = set()
     tokens: set[Hashable] = set()
+    before: list[set[Hashable | None]] = []
     for number, calls in calls_at.items():
         sizes = {None if call is None else _own_sizes(call) for call in calls.values()}
+        if number < seq and any(call is not None for call in calls.values()):
+            before.append(sizes)
         if number < seq and len(sizes) == 1:
             equal |= sizes - {None}
         tokens.update(
@@ -103,6 +111,7 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
             for call in calls.values()
             if call is not None and _own_sizes(call) is None
         )
+    fixed = len(before) >= FIXED_EXCHANGES and before.count(before[0]) == len(before)
     for number, calls in calls_at.items():
         known = {rank: call for rank, call in calls.items() if call is not None}
         if number < seq or len(known) < len(calls):
@@ -113,7 +122,9 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
             mine = {call_site(known[rank].stack) for rank in few}
             others = {call_site(call.stack) for rank, call in known.items() if rank not in few}
             # Tokens may be as many as they come to by chance: their line tells, or their sizes.
-            apart = mine.isdisjoint(others) or (mine | others == {None} and not equal & tokens)
+            apart = (
+                fixed or mine.isdisjoint(others) or (mine | others == {None} and not equal & tokens)
+            )
             return tuple(sorted(few)) if apart and outvotes(len(calls) - len(few), len(few)) else ()
     return ()
 

@@ -281,6 +281,10 @@ def _conforming(
     if len(fitting) != 1:
         return None
     (steady,) = fitting
+    others = [rank for side in sides if side is not steady for rank in side.ranks]
+    ways = {sequences.site(sequences.code(rank, seq)) for rank in others}
+    if len(ways) > 1 and steady.votes <= len(others):
+        return None  # Several went ways of their own: nobody need be right.
     for side in sides:
         if side is steady:
             continue

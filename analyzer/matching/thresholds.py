@@ -63,3 +63,8 @@ UNLISTED_PART = 4
 #: How many times as far away in time as the nearest generation of a group one may be that shares
 #: its ``pg_id``.  Not measured: a middle between trusting clocks and trusting numbers alone.
 SAME_NUMBER_FARTHER = 2
+#: Rounds of a channel's sizes after which one that comes out of turn is wrong.
+KEPT_ROUNDS = 4
+#: Exchanges before with the same sizes on all members, from which on sizes are the program's: what
+#: the data gives is not the same on all of them so often.
+FIXED_EXCHANGES = 8

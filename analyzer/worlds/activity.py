@@ -11,6 +11,8 @@ from hanglab.analyzer.flight_recorder.moments import last_event_ns
 from hanglab.analyzer.worlds.thresholds import (
     CLOCK_UNSET_NS,
     COPIED_LATER_NS,
+    COPIED_LEAST_NS,
+    COPIED_TIMEOUTS,
     FILE_CLOCK_LAG_NS,
     LATE_FACTOR,
     LONGEST_IDLE_NS,
@@ -38,6 +40,8 @@ class Activity:
     written_ns: int = ABSENT
     #: Its file has the time of a copy, which tells nothing of when it was dumped.
     copied: bool = False
+    #: Its file is so much younger than its last event that torch would have ended the job by then.
+    outdated: bool = False
     #: Time of its last event, and the shortest timeout of its operations.
     last_ns: int = ABSENT
     timeout_ns: int = ABSENT
@@ -87,6 +91,7 @@ def activity_of(dump: RankDump) -> Activity:
         longest,
         known,
         written_ns=dump.written_ns,
+        outdated=timeout != ABSENT and quiet > max(COPIED_TIMEOUTS * timeout, COPIED_LEAST_NS),
         last_ns=last,
         timeout_ns=timeout,
     )

@@ -8,6 +8,10 @@ AGREEING_SHARE = 0.5
 #: Nanoseconds after which a file that was written later than its rank's last event is a copy:
 #: nobody waits a day before taking a dump, and to copy a file loses its time.
 COPIED_LATER_NS = 24 * 3600 * 1_000_000_000
+#: Timeouts of operations after which a file may be a copy, too, as torch dumps, and ends the job,
+#: once one is over; and no less than an hour in nanoseconds, as somebody may look at it by hand.
+COPIED_TIMEOUTS = 2
+COPIED_LEAST_NS = 3600 * 1_000_000_000
 #: Nanoseconds without any operation of any rank from which on a job with nothing open is not
 #: called healthy: a minute, for what it is in may leave no entry, as sends and receives on gloo, a
 #: group of gloo beside NCCL's, or whatever its hosts do.

@@ -173,7 +173,7 @@ def both_ends(random: Random) -> Program:
 
 
 def _ticks(size: int, micro: int) -> list[list[Unit | None]]:
-    """What each rank computes in each tick, from what the ticks before have made."""
+    """The units that each rank computes in each tick, from what the ticks before have made."""
     made: dict[tuple[int, Unit], int] = {}  # by rank
     ticks: list[list[Unit | None]] = []
     units = [(kind, number, end) for kind in "bfw" for number in range(micro) for end in (0, 1)]
