@@ -63,6 +63,10 @@ class DepartureFinder:
             found = found or self._own_departure(waits)
         if found is None or any(self._came_before(one, found) for one in divergences):
             return None
+        if divergences and not any(
+            {found.rank, *found.others} & {*d.candidates} for d in divergences
+        ):
+            return None  # What others differ in holds them up, whatever order a rank came to.
         arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
         if found.tied and arguments and not (found.regrouped and self._are_alike(found)):
             return None  # That tells as much, and what it is in which they differ.

@@ -95,11 +95,12 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
 def was_passed_before(owed: list[Owed]) -> bool:
     """True if all ranks of a ring stand where they stood in each earlier round, and went on.
 
-    Who has issued what it owes is held up by its device, which may have been luck before.
+    Who has issued what it owes is held up by its device, which may have been luck before; and if
+    all hosts are known to wait there, they are what holds each other up.
     """
-    return bool(owed) and all(
-        one.order is OwedOrder.IN_ORDER and one.rank in one.missed.absent for one in owed
-    )
+    if all(one.waiting.waiters[one.rank].held for one in owed):
+        return False
+    return all(one.order is OwedOrder.IN_ORDER and one.rank in one.missed.absent for one in owed)
 
 
 def host_that_stopped(owed: list[Owed]) -> int | None:

@@ -85,13 +85,30 @@ def is_of_one_rank(cycle: WaitCycle, waits: OpenOperations, lookup: CallLookup) 
 
     Where all wait to send, or all to receive, the program makes the ring, unless it made these
     calls before and went on.  Else one of them is out of turn, nobody knows which, and of four or
-    more some neither are it nor wait for it.
+    more some neither are it nor wait for it.  None is where all have sent and received in one order
+    from the first on.
     """
     if len({op_of(place.op).sends for place in cycle.places.values()}) > 1:
         return len(cycle.places) > 3
-    return len(cycle.places) > 2 and all(
-        _was_ended_before(rank, place, waits, lookup) for rank, place in cycle.places.items()
+    return (
+        len(cycle.places) > 2
+        and all(_was_ended_before(r, place, waits, lookup) for r, place in cycle.places.items())
+        and not _did_alike(cycle, lookup)
     )
+
+
+def _did_alike(cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if all of a ring have sent and received in the same order, from the first message on."""
+    orders = set()
+    for rank, place in cycle.places.items():
+        entries, progress = lookup.entries(rank), place.group.progress.get(rank)
+        counted = progress is not None and progress.part is not None and progress.part.counted
+        if entries is None or not counted:
+            return False
+        sends = np.array([op_of(one.op).sends for one in entries.operations], dtype=np.bool_)
+        mine = entries.in_group(place.group.group.name) & entries.is_p2p
+        orders.add(tuple(sends[entries.operation[mine]].tolist()))
+    return len(orders) == 1
 
 
 def _was_ended_before(

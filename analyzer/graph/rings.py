@@ -249,7 +249,10 @@ class RingReader:
                 if peer in calls and cycle.places[peer].seq is not None:
                     queued = bool(cycle.places[rank].behind)
                     index = cycle.places[peer].waiters[peer].index
-                    by = (peer,) if self._departures.may_repeat(peer, index) else ()
+                    # Where a third rank left its own rounds as well, they may be over for all.
+                    third = waits.by_rank.keys() - {rank, peer}
+                    alone = all(self._departures.left_own_order_at(r) is None for r in third)
+                    by = (peer,) if alone and self._departures.may_repeat(peer, index) else ()
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], by, queued=queued))
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:

@@ -141,7 +141,9 @@ def _first_of_ended_sends(
     parts = part_of(sender, group), part_of(receiver, group)
     before, after = (ABSENT if part is None else part.unseen for part in parts)
     fitting = {last}
-    if ABSENT not in (before, after) and at + after < sent.posted:
+    if ABSENT not in (before, after):
+        if at + after >= sent.posted:
+            return None  # It may be for one that is yet to be sent.
         fitting.update(range(max(0, at - before), at + after + 1))
     here = sends.index(odd) if odd in sends else max(0, last)
     if here not in fitting or (odd in receives and receives[at] != odd):
