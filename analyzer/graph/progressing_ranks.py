@@ -129,9 +129,9 @@ def _have_timed_out(merged: MergedSummaries) -> bool:
     limit = min((one for one in limits if one != ABSENT), default=ABSENT)
     if limit == ABSENT:
         return False
-    for number, created in since.items():
+    for number, times in since.items():
         others = max((when for other, when in seen.items() if other != number), default=ABSENT)
-        if max(newest, others) - min(created) >= limit:
+        if max(newest, others) - min(times) >= limit:
             return True
     return False
 

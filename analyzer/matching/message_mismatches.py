@@ -23,7 +23,7 @@ from hanglab.analyzer.matching.summary import (
     P2PChannel,
     RankSummary,
 )
-from hanglab.analyzer.matching.thresholds import AGREEING_MESSAGES, KEPT_ROUNDS
+from hanglab.analyzer.matching.thresholds import AGREEING_MESSAGES, KEPT_ROUNDS, USUAL_SIZE
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,7 @@ def _first_of_ended_sends(
     parts = part_of(sender, group), part_of(receiver, group)
     before, after = (ABSENT if part is None else part.unseen for part in parts)
     fitting = {last}
-    if ABSENT not in (before, after):
-        if at + after >= sent.posted:
-            return None  # It may be for one that is yet to be sent.
+    if ABSENT not in (before, after) and at + after < sent.posted:
         fitting.update(range(max(0, at - before), at + after + 1))
     here = sends.index(odd) if odd in sends else max(0, last)
     if here not in fitting or (odd in receives and receives[at] != odd):
@@ -190,7 +188,11 @@ def _single(
     """
     sends, receives = list(_each(sent.arguments)), list(_each(taken.arguments))
     (usual, many), *others = Counter([*sends, *receives]).most_common()
-    if (len(sends), len(receives)) != (sent.posted, taken.posted) or many == 1 or len(others) != 1:
+    if (
+        (len(sends), len(receives)) != (sent.posted, taken.posted)
+        or many < USUAL_SIZE
+        or len(others) != 1
+    ):
         return None
     odd, count = others[0]
     difference = _difference(*((odd, usual) if odd in sends else (usual, odd)))

@@ -68,3 +68,6 @@ KEPT_ROUNDS = 4
 #: Exchanges before with the same sizes on all members, from which on sizes are the program's: what
 #: the data gives is not the same on all of them so often.
 FIXED_EXCHANGES = 8
+#: Sends and receives of a channel that must have one size for the one that does not to be wrong:
+#: two are as many as a message and its other half.
+USUAL_SIZE = 3
