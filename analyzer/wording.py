@@ -12,6 +12,9 @@ from hanglab.analyzer.verdict import Location
 UNTOLD: Final = ", and nothing tells which of them is wrong"
 #: Ends before the peers of a rank that has a round more to do than they.
 MORE_INPUT: Final = "more input than"
+#: Of two whose messages would be one but for a tag or a group; by what follows at the end.
+MISS: Final = " miss each other: "
+MISS_BY: Final = ": by "
 #: Of a rank whose send nobody waited for.
 LET_GO: Final = "let the send go that"
 

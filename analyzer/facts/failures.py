@@ -24,6 +24,7 @@ from hanglab.analyzer.facts.error_texts import (
     matching_line,
 )
 from hanglab.analyzer.facts.printed_errors import PrintedError, sticky_error
+from hanglab.analyzer.facts.program_ends import ending_call
 from hanglab.analyzer.facts.tracebacks import (
     fatal_error,
     printed_tracebacks,
@@ -150,9 +151,9 @@ def _quote(text: str, row: ErrorText) -> str:
 
 
 def _exit_failure(view: RankView) -> Failure | None:
-    """A rank that ended badly without any traceback."""
-    end = view.ended
-    if end is None or not view.failed:
+    """A rank that ended badly without any traceback, or that a thread of its ended."""
+    end, call = view.ended, ending_call(view)
+    if end is None or not (view.failed or (call is not None and call.thread)):
         return None
     number = end.signal
     if number is None and end.code is not None and end.code > 128 and end.code - 128 < 65:
@@ -168,9 +169,14 @@ def _exit_failure(view: RankView) -> Failure | None:
         detail = f"ended by {name}"
     elif end.vanished:
         detail = "ended in the midst of its work, and nobody told how"
+    elif call is not None:
+        detail = f"ended itself by {call.how}({call.code})"
+        detail += f" in its thread {call.thread}" if call.thread else ""
     else:
         detail = f"exited with code {end.code} and no traceback"
     cause, frame = Cause.CRASH, None
+    if number is None and call is not None:
+        frame = call.frame
     if number in _FATAL and view.progress is not None and view.progress.phase == "exiting":
         cause, detail = Cause.TEARDOWN, f"{detail} past its script, while its interpreter ended"
     fatal = fatal_error(view.stderr) if number in _FATAL else None

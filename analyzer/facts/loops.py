@@ -349,11 +349,11 @@ def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, s
     return mine - min(peers), f"{mine} batches, its peers {min(peers)} or more"
 
 
-def _operations_per_iteration(facts: CaseFacts, rank: int, loop: Loop) -> int | None:
-    """Operations that the loop issues per iteration, by how often one of its lines returns."""
+def _lines_in_loop(facts: CaseFacts, rank: int, loop: Loop) -> list[int]:
+    """Lines of the loop that issued the rank's operations, in their order."""
     dump = facts.dumps.get(rank)
     if dump is None or dump.entries is None:
-        return None
+        return []
     entries = dump.entries
     lines: list[int] = []
     for i in range(len(entries)):
@@ -364,10 +364,18 @@ def _operations_per_iteration(facts: CaseFacts, rank: int, loop: Loop) -> int | 
         ]
         if at and loop.first <= at[0] <= loop.last:
             lines.append(at[0])
-    if len(lines) < 4:
-        return None
-    once = lines.count(lines[0])
+    return lines
+
+
+def _operations_per_iteration(lines: Sequence[int]) -> int | None:
+    """Operations that a loop issues per iteration, by how often one of its lines returns."""
+    once = lines.count(lines[0]) if len(lines) >= 4 else 0
     return round(len(lines) / once) if once else None
+
+
+def _lacks_whole_iterations(lines: Sequence[int], short: int) -> bool:
+    """True if the first of a peer's latest operations, which a rank lacks, begins an iteration."""
+    return 0 < short < len(lines) and lines[-short] <= lines[-short - 1]
 
 
 def _peers_are_in_no_loop(facts: CaseFacts, rank: int) -> bool:
@@ -408,11 +416,13 @@ def classify_left_loop(
         done = f"; it did {steps} steps but fewer operations ({words})"
         return Cause.SKIPPED_COLLECTIVE, SEEN, done, []
     short = facts.operations_behind(rank)
-    per_step = None
+    lines: list[int] = []
     if loops:
         peer = next((w.call.rank for w in facts.graph.waits if w.call.rank != rank), None)
-        per_step = _operations_per_iteration(facts, peer, loops[-1]) if peer is not None else None
-    if per_step and per_step > 1 and short % per_step:
+        lines = _lines_in_loop(facts, peer, loops[-1]) if peer is not None else []
+    per_step = _operations_per_iteration(lines)
+    partly = short % per_step if per_step else 0
+    if per_step and per_step > 1 and partly and not _lacks_whole_iterations(lines, short):
         return (
             Cause.SKIPPED_COLLECTIVE,
             PLAUSIBLE,

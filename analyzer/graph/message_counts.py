@@ -188,8 +188,10 @@ def _of_any_source(
     counts = Counter(mine.now[counterpart] for mine in senders.values())
     if len(counts) != 2:
         return None
-    (usual, agreeing), (unusual, alone) = counts.most_common()
-    if agreeing < AGREEING_COUNTS or alone != 1 or unusual >= usual:
+    (usual, agreeing), (unusual, alone) = sorted(counts.items(), reverse=True)
+    # As many as all had sent, had the one sent as many as the others, or as the other one of two.
+    all_alike = messages[rank].now[use] == usual * len(senders)
+    if alone != 1 or not (agreeing >= AGREEING_COUNTS or all_alike):
         return None
     few = [one for one, mine in senders.items() if mine.now[counterpart] == unusual]
     return Miscount(waiting, rank, few[0], few[0], likely=True)

@@ -8,7 +8,7 @@ cause only where other arguments do not leave it, and what shifts a rank's calls
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -251,7 +251,7 @@ class _SimulatedCheck:
         """The proposal with what the simulation says of it.  Raises NoProgram."""
         if not self._frontier.is_that_of_the_dumps():
             raise NoProgram("simulated, the operations of the dumps do not stop where the job did")
-        if self._others_differ():
+        if self._differ(besides=self._culprits):
             raise NoProgram("calls of other ranks differ as well, and one fault is tried at a time")
         finding = self._proposal.finding
         if self._cause is Cause.P2P_DEADLOCK:
@@ -265,12 +265,12 @@ class _SimulatedCheck:
             return self._tie(finding)
         return self._certain(finding)
 
-    def _others_differ(self) -> bool:
-        """True if ranks besides the culprits do not agree with each other in a call."""
+    def _differ(self, *, besides: Collection[int]) -> bool:
+        """True if ranks ``besides`` some do not agree with each other in a call."""
         calls = defaultdict[tuple[int, int], list[Action]](list)
         for rank, steps in zip(self._last.ranks, self._last.steps, strict=True):
             for step in steps:
-                if step.number is not None and rank not in self._culprits:
+                if step.number is not None and rank not in besides:
                     calls[step.action.group, step.number].append(step.action)
         return not all(map(agree, calls.values()))
 
@@ -378,7 +378,11 @@ class _SimulatedCheck:
         return found
 
     def _tie(self, finding: Finding) -> Proposal:
-        tested = {rank: self._test(_ANY, [rank]) for rank in self._culprits}
+        tested = {
+            # Where the others differ as well, no fault of one rank is all.
+            rank: Tested([], 0) if self._differ(besides={rank}) else self._test(_ANY, [rank])
+            for rank in self._culprits
+        }
         left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
         fallen = [rank for rank in self._culprits if rank not in left]
         # A message on another group, or with another tag, is none of the faults that are tried.

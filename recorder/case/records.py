@@ -384,6 +384,8 @@ class ProgramEnd(msgspec.Struct):
     code: int | None = None
     #: Innermost line of user code that called.
     frame: StackFrame | None = None
+    #: Name of the thread that called; empty for the main one.
+    thread: str = ""
 
 
 class HostRecord(msgspec.Struct):

@@ -88,12 +88,14 @@ class ProgramEndWatch(Hooked):
     def _note(self, how: str, args: tuple[Any, ...], frame: FrameType | None) -> None:
         if os.getpid() != self._pid:
             return
-        at_once = how == "os._exit"
-        if not at_once and threading.current_thread() is not threading.main_thread():
+        at_once, thread = how == "os._exit", threading.current_thread()
+        main = thread is threading.main_thread()
+        if not at_once and not main:
             return
         if self._ended and not (at_once and frame and self._user_code(frame.f_code.co_filename)):
             return
-        end_call = _program_end(how, _code(args), self._user_line(frame))
+        name = "" if main else thread.name
+        end_call = _program_end(how, _code(args), self._user_line(frame), name)
         if not at_once:
             self._raising += 1
             if self._raising > _MOST:
@@ -119,9 +121,11 @@ class ProgramEndWatch(Hooked):
             self._write(end_call)
 
 
-def _program_end(how: str, code: int | None, frame: dict[str, Any] | None) -> dict[str, Any]:
+def _program_end(
+    how: str, code: int | None, frame: dict[str, Any] | None, thread: str = ""
+) -> dict[str, Any]:
     at = {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()}
-    return {"at": at, "how": how, "code": code, "frame": frame}
+    return {"at": at, "how": how, "code": code, "frame": frame, "thread": thread}
 
 
 def _code(args: tuple[Any, ...]) -> int:

@@ -17,7 +17,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import MISS, MISS_BY, name_ranks
 
 
 def cycle_findings(graph: WaitForGraph) -> list[Finding]:
@@ -180,9 +180,9 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
         halves = (("groups", call.group.name, instead.group.name), ("tags", call.tag, instead.tag))
         unlike = [f"{what} {one} and {other}" for what, one, other in halves if one != other]
         return (
-            f"{name_ranks([call.rank, instead.rank]).capitalize()} miss each other: rank "
+            f"{name_ranks([call.rank, instead.rank]).capitalize()}{MISS}rank "
             f"{call.rank} in {name_call(call)}, rank {instead.rank} in {name_call(instead)}"
-            f": by {' and '.join(unlike)}."
+            f"{MISS_BY}{' and '.join(unlike)}."
         )
     peer = call.peer if call.peer is not None or instead is None else instead.rank
     if unmatched.queued and instead is not None:

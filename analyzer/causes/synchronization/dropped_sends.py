@@ -74,7 +74,7 @@ def _half(facts: CaseFacts, call: Call, sender: RankView) -> OperationCall | Non
 
 
 def _messages(view: RankView, method: str, call: Call, peer: int) -> list[OperationCall] | None:
-    """All messages of the rank to or from a peer; None where some may be lost or look alike."""
+    """Messages of the rank to or from a peer, with the call's tag; None where some may be lost."""
     progress = view.progress
     if progress is None or progress.operations_total > len(progress.operations):
         return None
@@ -83,4 +83,4 @@ def _messages(view: RankView, method: str, call: Call, peer: int) -> list[Operat
         for one in progress.operations
         if one.group == call.group.name and one.method.startswith(method) and one.peer == peer
     ]
-    return found if len({one.tag for one in found}) <= 1 else None
+    return [one for one in found if one.tag == call.tag]

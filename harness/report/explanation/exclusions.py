@@ -8,6 +8,7 @@ from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.decision import FallReason
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.cause_texts import text_of
@@ -101,7 +102,8 @@ def _by_facts(subject: Subject, facts: CaseFacts) -> Iterable[Exclusion]:
                 ("collective_mismatch", "size_mismatch", "dtype_mismatch"),
                 "no two ranks made different calls under one number, as far as their buffers go",
             )
-    if graph.waits and not graph.cycles and not graph.unmatched and stage is not Stage.CYCLE:
+    in_ring = graph.cycles or graph.unmatched or _wait_in_ring(graph)
+    if graph.waits and not in_ring and stage is not Stage.CYCLE:
         yield Exclusion(("group_order", "p2p_deadlock"), "no ranks wait for each other in a ring")
     if subject.verdict.status is Status.HUNG and graph.sinks and not graph.stalled:
         away = sorted({s.rank for s in graph.sinks if s.outside and s.rank in subject.culprits})
@@ -113,6 +115,18 @@ def _by_facts(subject: Subject, facts: CaseFacts) -> Iterable[Exclusion]:
             )
 
 
+def _wait_in_ring(graph: WaitForGraph) -> bool:
+    """True if some rank waits, by way of others, for itself, whatever holds them up."""
+    waits: dict[int, set[int]] = {}
+    for wait in graph.waits:
+        waits.setdefault(wait.call.rank, set()).update(wait.on)
+    free = {rank for on in waits.values() for rank in on} - waits.keys()
+    # Whoever waits for none but those who are free goes on once they do.
+    while freed := {rank for rank, on in waits.items() if on <= free} - free:
+        free |= freed
+    return not waits.keys() <= free
+
+
 def _stage(subject: Subject) -> Stage | None:
     cause = subject.verdict.cause
     return cause.stage if cause is not None else None
@@ -122,7 +136,9 @@ def _by_processes(subject: Subject, facts: CaseFacts, stage: Stage | None) -> It
     views = facts.ranks
     lived = all(v.ended is None and not v.exceptions and not v.handled for v in views.values())
     if lived and stage is not Stage.EXIT:
-        yield Exclusion(_ENDS, "no rank had ended or raised anything by the capture")
+        yield Exclusion(
+            _ENDS, "no rank had ended, and no error was printed or left uncaught, by the capture"
+        )
     states = {view.state for view in views.values()}
     if states and states <= {"R", "S"} and stage is not Stage.PROCESS:
         yield Exclusion(

@@ -11,7 +11,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
-from hanglab.analyzer.wording import LET_GO, MORE_INPUT, UNTOLD
+from hanglab.analyzer.wording import LET_GO, MISS, MISS_BY, MORE_INPUT, UNTOLD
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
@@ -127,6 +127,9 @@ def words_of(subject: Subject) -> Words:
         words["more"] = MORE_INPUT
     if LET_GO in verdict.summary:
         words["let_go"] = LET_GO
+    if MISS in verdict.summary:
+        both, _, rest = verdict.summary.partition(MISS)
+        words["both"], words["miss"] = both, rest.rpartition(MISS_BY)[2].removesuffix(".")
     _add_absence(words, subject)
     message = subject.lone_message
     if message is not None:

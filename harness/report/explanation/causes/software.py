@@ -18,7 +18,7 @@ TEXTS = {
             "partition": "its peers report connections closed: a consequence of its end",
             "crash": "there no exception was recorded",
         },
-        mend=("Fix the error at {place}; its peers failed only for want of it.",),
+        mend=("Fix the error at {place}; what its peers met follows from it.",),
         commands=("stderr",),
         references=("https://docs.pytorch.org/docs/stable/elastic/errors.html",),
     ),

@@ -250,6 +250,7 @@ TEXTS = {
     "p2p_unmatched": CauseText(
         says=(
             "{Who}{by_line} {let_go} {peers} {wait} for",
+            "{both} send and receive past each other, by {miss}",
             "{Who}{by_line} did not issue the other half of {message}",
             "{Who}{by_line} did not issue the other half of a send or receive",
         ),
