@@ -148,23 +148,40 @@ def _with_a_key_not_set(facts: CaseFacts, wait: StoreKeyUse) -> StoreKeyUse:
 
 
 def _in_another_spelling(facts: CaseFacts, wait: StoreKeyUse) -> str:
-    """A key that is set, with the same numbers, of which some are written otherwise; "" if none."""
-    numbers = [int(number) for number in _NUMBER.findall(wait.key)]
-    keys = {
-        key
+    """A key that is set, of the same numbers, of which all ranks write some otherwise; "" if none.
+
+    Where the rank has had keys in its own spelling, or somebody sets such, that one is right.
+    """
+    if wait.count > 1 or facts.inputs.missing_ranks:
+        return ""
+    uses = [
+        use
         for view in facts.ranks.values()
         for use in view.read(files.STORE_KEYS)
-        if (use.kind, use.prefix) == ("set", wait.prefix)
-        for key in (use.key, use.earlier)
-    }
-    return next(
-        (
-            key for key in sorted(keys)
-            if _pattern(key) == _pattern(wait.key) and wait.key not in keys
-            and [int(number) for number in _NUMBER.findall(key)] == numbers
-        ),
-        "",
-    )  # fmt: skip
+        if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
+    ]
+    if len(uses) < 2:
+        return ""  # Of two nobody knows who has it wrong.
+    keys = sorted({key for use in uses for key in (use.key, use.earlier) if key})
+    mine = _NUMBER.findall(wait.key)
+    for key in keys:
+        theirs = _NUMBER.findall(key)
+        if key == wait.key or any(
+            a.lstrip("0") != b.lstrip("0") for a, b in zip(mine, theirs, strict=True)
+        ):
+            continue
+        places = [place for place, text in enumerate(mine) if text != theirs[place]]
+        if all(
+            _is_padded(_NUMBER.findall(other)[place]) == _is_padded(theirs[place])
+            for other in keys
+            for place in places
+        ):
+            return key
+    return ""
+
+
+def _is_padded(number: str) -> bool:
+    return len(number) > 1 and number.startswith("0")
 
 
 def _setters(facts: CaseFacts, view: RankView, mine: StoreKeyUse) -> dict[int, StoreKeyUse]:

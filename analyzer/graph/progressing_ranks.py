@@ -24,8 +24,6 @@ from hanglab.analyzer.worlds.pauses import in_usual_pause
 from hanglab.analyzer.worlds.thresholds import CLOCK_UNSET_NS, COPIED_LATER_NS
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
-#: Name of a group, and a number in it.
-_Number = tuple[str, int]
 #: Of operations that no member finishes before all have entered them.
 _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.synchronizing)
 
@@ -69,9 +67,13 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
     a rank waits in itself holds its thread whenever it was dumped, but for receives alone.  A wait
     that outlived its timeout shows that the dumps are those that torch takes then.
     """
-    if _have_timed_out(merged):
-        return set()
-    newest = max((one.activity.last_ns for one in merged.ranks.values()), default=ABSENT)
+    summaries = merged.ranks.values()
+    newest = max((summary.activity.last_ns for summary in summaries), default=ABSENT)
+    for summary in summaries:
+        limit = summary.activity.timeout_ns
+        since = [p.created_ns for p in summary.pending if p.created_ns > 0]
+        if limit != ABSENT and since and newest - min(since) >= limit:
+            return set()
     peers = {}
     for sink in graph.sinks:
         if not sink.unknown:
@@ -103,37 +105,13 @@ def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSourc
 
 
 def _have_timed_out(merged: MergedSummaries) -> bool:
-    """True if an operation had been open for longer than its timeout when something was last seen.
-
-    By entries alone, whatever the time of a file is.  That a member came to that operation, late,
-    does not count: it may go on from there.
-    """
-    seen: dict[_Number, int] = {}
-    since: dict[_Number, list[int]] = {}
-    newest = ABSENT
-    for summary in merged.ranks.values():
-        last = summary.activity.last_ns
-        here = [
-            ((summary.parts[one.part].name, one.seq), one.created_ns)
-            for one in summary.pending
-            if one.seq is not None and one.created_ns > 0
-        ]
-        entered = {number for number, created in here if created == last}
-        for number, created in here:
-            since.setdefault(number, []).append(created)
-        if not entered:
-            newest = max(newest, last)
-        for number in entered:
-            seen[number] = max(last, seen.get(number, last))
-    limits = [one.activity.timeout_ns for one in merged.ranks.values()]
-    limit = min((one for one in limits if one != ABSENT), default=ABSENT)
-    if limit == ABSENT:
-        return False
-    for number, times in since.items():
-        others = max((when for other, when in seen.items() if other != number), default=ABSENT)
-        if max(newest, others) - min(times) >= limit:
-            return True
-    return False
+    """True if a dump shows an operation open beyond its timeout, by what came behind it there."""
+    return any(
+        one.timeout_ns > 0 and one.created_ns > 0
+        and summary.activity.last_ns - one.created_ns >= one.timeout_ns
+        for summary in merged.ranks.values()
+        for one in summary.pending
+    )  # fmt: skip
 
 
 def _of_other_threads(one: Call, other: Call, source: DumpSource) -> bool:

@@ -55,13 +55,17 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         in_step = all(_are_in_step(mine, theirs) for mine in marks.values())
         if not in_step and any(mine.keys() & theirs.keys() for mine in marks.values()):
             continue
-        if not in_step:
-            past = _past(first, sibling, divergence.seq, lookup)
-            if not all(_did_alike(_past(r, group, divergence.seq, lookup), past) for r in sides):
-                continue
         made = _made_by_all(sibling, divergence.seq, lookup, by_line)
         if made is None:
             continue
+        if not in_step:
+            past = _past(first, sibling, divergence.seq, lookup)
+            known = {(op, site) if by_line else op for op, site in past.values()}
+            # That a group goes on as before says nothing of what is new to another.
+            if made in known or not all(
+                _did_alike(_past(r, group, divergence.seq, lookup), past) for r in sides
+            ):
+                continue
         if made not in kinds or right not in (None, made):
             return
         right = made
@@ -96,8 +100,6 @@ def odd_beside_siblings(
     made = lookup.collective(in_other, other.group, other.seq)
     kind = _kind_of(made, by_line=True) if made is not None else None
     marks = _marks(in_other, other.group, other.seq, lookup)
-    # With their first calls all groups begin to be in step.
-    first = one.seq == other.seq == 1
     orders = []
     for sibling in islice(_siblings(other.group, groups), SIBLING_GROUPS):
         members = sorted(set(sibling.members) & set(one.group.members))
@@ -107,7 +109,7 @@ def odd_beside_siblings(
             index = lookup.index_of(rank, one.group.group.name, one.seq)
             if call is None or index < 0 or _kind_of(call, by_line=True) != kind:
                 continue
-            if first or _are_in_step(marks, _marks(rank, sibling, other.seq, lookup)):
+            if _are_in_step(marks, _marks(rank, sibling, other.seq, lookup)):
                 orders.append(index < lookup.index_of(rank, sibling.group.name, other.seq))
     if len(orders) < AGREEING_COUNTS or len(set(orders)) != 1:
         return None

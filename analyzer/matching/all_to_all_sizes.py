@@ -119,6 +119,8 @@ def _out_of_turn(group: ResolvedGroup, lookup: CallLookup, seq: int) -> tuple[in
         making = {rank for rank, call in known.items() if _own_sizes(call) in equal}
         if 0 < len(making) < len(calls):
             few = min(making, known.keys() - making, key=len)
+            if few == making and fixed:
+                return ()  # By now the data gives the sizes.
             mine = {call_site(known[rank].stack) for rank in few}
             others = {call_site(call.stack) for rank, call in known.items() if rank not in few}
             # Tokens may be as many as they come to by chance: their line tells, or their sizes.

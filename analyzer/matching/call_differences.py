@@ -34,6 +34,7 @@ from hanglab.analyzer.matching.summary import GAP
 from hanglab.analyzer.matching.thresholds import (
     COMPARED_HISTORIES,
     LONGEST_FUNCTION,
+    MET_APART,
     SUSPECT_NUMBERS,
 )
 
@@ -340,7 +341,8 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
     ]
     if (mine, theirs) in met:
         return True
-    return bool(met) and all(x != y and x != mine and y != theirs for x, y in met)
+    apart = all(x != y and x != mine and y != theirs for x, y in met)
+    return len(met) >= MET_APART and apart
 
 
 def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bool:

@@ -11,6 +11,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.group_history import continuation
 from hanglab.analyzer.matching.merging import SignatureHistory
+from hanglab.analyzer.matching.missing_votes import outvotes
 from hanglab.analyzer.matching.sequences import Sequences, calls_under
 from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES
 
@@ -33,7 +34,7 @@ def find_divergent_call_site(
         return None
     seq = min(starts)
     deviating = sorted({r for history in starts[seq] for r in _within(history, seq) & members})
-    if 2 * len(deviating) > len(members):
+    if len(deviating) > 1 and not outvotes(len(members) - len(deviating), len(deviating)):
         # They are too many to be the exception.
         return None
     calls = calls_under(sequences, lookup, seq, sorted(members), tuple(deviating))

@@ -119,10 +119,13 @@ def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
     return bool((table[mine][:, columns] == table[others][:, columns]).all())
 
 
-def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: int) -> bool:
+def _goes_along(
+    sequences: Sequences, rank: int, side: SignatureHistory, seq: int, *, by_lines: bool = False
+) -> bool:
     """True if a rank called the same as that history until then, and there from the same line.
 
-    Before that it may have had lines of its own, each of which goes with one of the history's.
+    Before that it may have had lines of its own, each of which goes with one of the history's; but
+    for ``by_lines``.
     """
     base, codes = sequences.of(rank)
     if not base <= seq < base + len(codes):
@@ -135,6 +138,8 @@ def _goes_along(sequences: Sequences, rank: int, side: SignatureHistory, seq: in
     same = table[mine[known], OPERATION] == table[theirs[known], OPERATION]
     on_line = table[mine[-1], SITE] == table[theirs[-1], SITE]
     in_step = _first_break(table, mine, theirs) is None
+    if by_lines:
+        in_step = bool((table[mine[known], SITE] == table[theirs[known], SITE]).all())
     return bool(known[-1:].all() and on_line and same.all()) and in_step
 
 
@@ -199,10 +204,10 @@ def _judge_shift(
         or (alone and not _explains_hold(sequences, seq, leaders, few=few))
     ):
         return None
-    if not all(
-        keep_together(sequences, side, seq, (OPERATION, SITE)) for side in (leaders, followers)
-    ):
-        return None
+    for ranks, side in ((leaders, ahead), (followers, behind)):
+        same = [rank for rank in ranks if _goes_along(sequences, rank, side, seq, by_lines=True)]
+        if not keep_together(sequences, same, seq, (OPERATION, SITE)):
+            return None
     sites = {sequences.site(int(side.codes[seq - side.base])) for side in (ahead, behind)}
     if _have_met(sequences, sites, seq):
         return None

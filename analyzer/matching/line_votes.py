@@ -1,8 +1,8 @@
 """Votes on a call by the line that members are at, and then by what they do there.
 
 Several ranks may each have a fault of their own under one number.  None of them speaks for another,
-so the right call need not be that of most members: most of them are at its line, and of those most
-make it.
+so those who do right need not be twice as many: most members are at the line of the right call, and
+more than half of all make it.
 """
 
 from __future__ import annotations
@@ -26,4 +26,6 @@ def side_at_common_line(sides: Sequence[Sequence[int]], missing_votes: MissingVo
         return None
     there = [sum(one == line for one in side) for side in sides]
     second, most = sorted([0, *there])[-2:]
-    return there.index(most) if missing_votes.is_majority(most, count, second) else None
+    if 2 * most <= lines.total() or not missing_votes.is_majority(most, count, second):
+        return None  # Where all go ways of their own, those of two that meet prove nothing.
+    return there.index(most)

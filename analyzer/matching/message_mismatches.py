@@ -14,7 +14,6 @@ from itertools import chain, islice, repeat
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import Difference
-from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import (
@@ -23,7 +22,7 @@ from hanglab.analyzer.matching.summary import (
     P2PChannel,
     RankSummary,
 )
-from hanglab.analyzer.matching.thresholds import AGREEING_MESSAGES, KEPT_ROUNDS, USUAL_SIZE
+from hanglab.analyzer.matching.thresholds import AGREEING_MESSAGES, USUAL_SIZE
 
 
 @dataclass(frozen=True)
@@ -243,8 +242,6 @@ def _first(
         off = [rank for rank, one in zip((sender, receiver), pairs[position], strict=True)
                if one not in usual]  # fmt: skip
         deviating = off[0] if len(off) == 1 else None
-    if deviating is None and sends[:position] == receives[:position]:
-        deviating = _left_rounds((sender, receiver), (sends, receives), position)
     still_open = [rank for rank, one in ((sender, sent), (receiver, taken)) if position in one.open]
     # A rank that was dumped on its way may have finished what its peer has.
     finished = len(still_open) < 2 and not any(merged.ranks[r].informative for r in still_open)
@@ -252,24 +249,6 @@ def _first(
     return MessageMismatch(
         group, difference, sender, receiver, sent, taken, positions, deviating, finished
     )
-
-
-def _left_rounds(
-    ranks: tuple[int, int], ends: tuple[list[MessageArguments], ...], at: int
-) -> int | None:
-    """The end whose message is one that rounds of the channel have elsewhere, if one's is due.
-
-    One that is new to all may be due by now: a batch that is smaller, the last of an epoch.
-    """
-    past = ends[0][:at]
-    period = period_of(past, repeats=KEPT_ROUNDS)
-    if period is None:
-        return None
-    due, known = past[-period], past[-period:]
-    kept = [end[at] == due for end in ends]
-    if kept.count(True) != 1 or not all(end[at] in known for end in ends):
-        return None
-    return ranks[kept.index(False)]
 
 
 def _is_through(summary: RankSummary) -> bool:

@@ -68,6 +68,7 @@ def read_pending(
                 started=begun.get((number, kind, counter), begun.get(index)),
                 on_device=backend_of(operation.backend).enqueued,
                 created_ns=int(entries.created_ns[index]),
+                timeout_ns=int(float(entries.timeout_ms[index]) * 1e6),
             )
         )
 

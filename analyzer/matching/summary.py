@@ -63,6 +63,8 @@ class Pending:
     on_device: bool = False
     #: When the rank issued it, by its host's clock.
     created_ns: int = ABSENT
+    #: How long it may take before torch ends the job; not positive where it is not known.
+    timeout_ns: int = ABSENT
 
 
 class MessageArguments(NamedTuple):

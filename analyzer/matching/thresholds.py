@@ -63,11 +63,12 @@ UNLISTED_PART = 4
 #: How many times as far away in time as the nearest generation of a group one may be that shares
 #: its ``pg_id``.  Not measured: a middle between trusting clocks and trusting numbers alone.
 SAME_NUMBER_FARTHER = 2
-#: Rounds of a channel's sizes after which one that comes out of turn is wrong.
-KEPT_ROUNDS = 4
 #: Exchanges before with the same sizes on all members, from which on sizes are the program's: what
 #: the data gives is not the same on all of them so often.
 FIXED_EXCHANGES = 8
 #: Sends and receives of a channel that must have one size for the one that does not to be wrong:
 #: two are as many as a message and its other half.
 USUAL_SIZE = 3
+#: Calls of an operation that two sides must have made each from a line of its own, and gone on, for
+#: two more lines to be one place of the program: one may have met by mistake.
+MET_APART = 2

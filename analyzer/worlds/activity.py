@@ -91,7 +91,8 @@ def activity_of(dump: RankDump) -> Activity:
         longest,
         known,
         written_ns=dump.written_ns,
-        outdated=timeout != ABSENT and quiet > max(COPIED_TIMEOUTS * timeout, COPIED_LEAST_NS),
+        outdated=len(limits) > 0
+        and quiet > max(COPIED_TIMEOUTS * float(limits.max()) * 1e6, COPIED_LEAST_NS),
         last_ns=last,
         timeout_ns=timeout,
     )

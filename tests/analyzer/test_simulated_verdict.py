@@ -127,9 +127,8 @@ def test_a_device_that_is_held_up_is_a_host_that_waits(tmp_path: Path) -> None:
     similarity, starts = recognise(job)
     last = next(starts)
     assert similarity.verdict and last.calls < sum(map(len, job.calls))
-    blamed = simulated(last.program).verdict
-    assert (blamed.cause, blamed.culprits) == (job.verdict.cause, job.verdict.culprits)
-    assert similarity.instead is None
+    # What a simulation blames them for instead stays as well.
+    assert similarity.instead is simulated(last.program).verdict.cause
 
 
 def test_calls_of_a_device_in_order_hang_as_they_did_there(tmp_path: Path) -> None:
