@@ -224,6 +224,26 @@ def test_a_rank_leaves_when_its_program_does_however_long_its_interpreter_ends(
     assert (verdict.cause is Cause.UNEVEN_INPUTS) == early
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_thread_that_ends_its_process_ended_it_whatever_the_code(behind: bool) -> None:
+    """Wherever its main thread was, which left no loop."""
+    gone = progress(ended(view(1)), 5 - behind)
+    gone.program_ends = [ProgramEnd(Clock(2, 2), "os._exit", 0, user(14), "guard")]
+    verdict = conclude(job([gone, progress(lost(0), 5), progress(lost(2), 5)], trigger=None))
+    assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, Cause.CRASH, [1])
+    assert "ended itself by os._exit(0) in its thread guard" in verdict.summary
+    assert verdict.location is not None and verdict.location.line == 14
+
+
+def test_a_code_that_a_line_gave_is_told_with_it() -> None:
+    gone = progress(ended(view(1), 3), 5)
+    gone.program_ends = [ProgramEnd(Clock(2, 2), "os._exit", 3, user(9))]
+    verdict = conclude(job([gone, progress(lost(0), 5), progress(lost(2), 5)], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
+    assert "ended itself by os._exit(3)" in verdict.summary and "native" not in verdict.advice
+    assert verdict.location is not None and verdict.location.line == 9
+
+
 def test_all_ended_well_is_healthy() -> None:
     assert conclude(job([ended(view(r)) for r in range(3)], trigger=None)).status is Status.HEALTHY
 

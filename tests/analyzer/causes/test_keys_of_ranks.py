@@ -161,3 +161,22 @@ def test_a_key_of_a_series_that_is_not_kept_whole_is_not_called_unset(tmp_path: 
     waits = host_waits(facts)
     assert sorted(waits) == [1, 2]
     assert all("'turn/8'" in wait.words for wait in waits.values())
+
+
+@pytest.mark.parametrize("waiter", [1, 3])
+def test_a_key_in_another_spelling_is_nobodys(waiter: int, tmp_path: Path) -> None:
+    set_by = [f"saved/040/by{rank}" for rank in range(4)]
+    verdict = conclude(awaiting(tmp_path, "saved/40/by0", set_by, waiter))
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [waiter])
+    assert "which nobody sets: 'saved/040/by0' is set" in verdict.evidence[0].detail
+
+
+def test_who_spells_its_key_unlike_all_others_is_wrong(tmp_path: Path) -> None:
+    """Not the one that waits for it."""
+    set_by = ["ready/0", "ready/1", "ready/2", "ready/03"]
+    assert conclude(awaiting(tmp_path, "ready/3", set_by, 0)).culprits == [3]
+
+
+def test_of_two_spellings_nobody_knows_the_right_one(tmp_path: Path) -> None:
+    verdict = conclude(awaiting(tmp_path, "go/3", ["", "", "", "go/03"], 0))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])

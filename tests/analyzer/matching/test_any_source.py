@@ -158,6 +158,15 @@ def test_who_takes_one_more_than_in_each_round_before_took_too_many(size: int) -
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0])
 
 
+@pytest.mark.parametrize("sent", [(3, 2), (10, 9)])
+def test_of_two_workers_the_one_that_sent_less_lacks_one(sent: tuple[int, int]) -> None:
+    """If the receives are as many as if both had sent alike; else either may lack some."""
+    finding = only_finding(graph_of(round_of(sent, 2 * sent[0], done=False)))
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
+    assert finding.confidence <= 0.6
+    assert synchronization_findings(graph_of(round_of(sent, 2 * sent[0] + 1, done=False))) == []
+
+
 def test_without_rounds_one_receive_more_than_there_are_messages_accuses_nobody() -> None:
     graph = graph_of(round_of([1, 1], 3, done=False))
     assert synchronization_findings(graph) == []

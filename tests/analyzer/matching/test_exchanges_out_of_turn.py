@@ -116,3 +116,26 @@ def test_who_ended_what_two_others_differ_in_is_not_measured_by_another_group() 
         dumps.append(columns(rank, rows, members=members, descriptions=descriptions))
     (found,) = synchronization_findings(build_wait_for_graph(dumps))
     assert (found.cause, found.culprits) == (Cause.SPLIT_MISMATCH, [4, 5])
+
+
+@pytest.mark.parametrize("odd", [0, 2])
+@pytest.mark.parametrize("line", [0, 11])
+def test_a_size_that_the_program_never_had_is_wrong(odd: int, line: int) -> None:
+    """As long as it is the program's: few exchanges, or sizes that most have new, may be data's."""
+
+    def told(before: int, taken: Sequence[int]) -> list[int]:
+        dumps = []
+        for rank, size in enumerate(taken):
+            rows = [
+                Row("all_to_all", seq, "1", True, ((16,),), ((16,),), line=line)
+                for seq in range(1, before + 1)
+            ]
+            rows.append(Row("all_to_all", before + 1, "1", False, ((16,),), ((size,),), line=line))
+            dumps.append(columns(rank, rows, members={"1": range(4)}))
+        (found,) = synchronization_findings(build_wait_for_graph(dumps))
+        return found.culprits
+
+    alone = [15 if rank == odd else 16 for rank in range(4)]
+    assert told(20, alone) == [odd]
+    assert told(3, alone) == [0, 1, 2, 3]
+    assert told(20, [16, 13, 19, 18]) == [0, 1, 2, 3]

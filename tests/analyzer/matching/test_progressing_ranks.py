@@ -227,3 +227,64 @@ def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
     assert graph.cycles == []
     assert graph.open == (2,)
     assert name_needs(graph.needs) == ["rank 2's dump"]
+
+
+def with_heartbeats(rank: int, away: int, limit_ms: int, beats: int) -> list[Row]:
+    """Steps, a call that ``away`` does not make, and a thread that calls every five seconds."""
+    second = 1_000_000_000
+
+    def row(seq: int, group: str, at_s: float, timeout_ms: int, *, done: bool = True) -> Row:
+        extra = {
+            "time_created_ns": second + int(at_s * second),
+            "timeout_ms": timeout_ms,
+            "thread_id": group,
+            "thread_name": "python",
+        }
+        return Row("all_reduce", seq, group=group, done=done, extra=extra)
+
+    rows = [row(seq, "0", seq, limit_ms) for seq in range(1, 11)]
+    if rank != away:
+        rows.append(row(11, "0", 11, limit_ms, done=False))
+    return rows + [row(n, "1", 15 + 5 * n, 10_000) for n in range(1, beats + 1)]
+
+
+@pytest.mark.parametrize("away", [0, 2])
+@pytest.mark.parametrize(("limit_ms", "hung"), [(600_000, True), (3_600_000, False)])
+def test_a_thread_that_goes_on_does_not_hide_a_wait_beyond_its_timeout(
+    tmp_path: Path, limit_ms: int, away: int, hung: bool
+) -> None:
+    """Its own timeout: that of the thread's group is over many times, and says nothing."""
+    written_ns = 0
+    for rank in range(3):
+        rows = with_heartbeats(rank, away, limit_ms, 130)
+        written_ns = rows[-1].extra["time_created_ns"] + 100_000_000  # type: ignore[index]
+        path = tmp_path / f"rank_{rank}"
+        members = {"0": range(3), "1": range(3)}
+        path.write_bytes(torch_pickle(dump_object(rows, members=members)))
+        os.utime(path, ns=(written_ns, written_ns))
+    found = analyze(tmp_path)
+    assert (found.status is Status.HUNG, found.culprits) == (hung, [away] if hung else [])
+
+
+@pytest.mark.parametrize(("hours", "hung"), [(0.5, True), (4.0, False)])
+def test_files_far_beyond_the_timeouts_may_be_copies(
+    tmp_path: Path, hours: float, hung: bool
+) -> None:
+    """Of a job that moved: rank 1 was seen milliseconds before its peers, as in a usual pause."""
+    start_ns, calls = 1_700_000_000_000_000_000, 40
+    for rank in range(4):
+        rows = [
+            Row(
+                "all_reduce",
+                seq,
+                done=seq <= calls,
+                extra={"time_created_ns": start_ns + seq * 1_000_000},
+            )
+            for seq in range(1, calls + 1 + (rank != 1))
+        ]
+        path = tmp_path / f"rank_{rank}"
+        path.write_bytes(torch_pickle(dump_object(rows, members=world(4))))
+        late_ns = start_ns + int(hours * 3600e9)
+        os.utime(path, ns=(late_ns, late_ns))
+    found = analyze(tmp_path)
+    assert (found.status is Status.HUNG, found.culprits) == (hung, [1] if hung else [])

@@ -102,3 +102,32 @@ def test_groups_of_another_stage_have_other_numbers() -> None:
     assert finding.culprits == [2, 3] and finding.confidence <= 0.5
     (finding,) = findings([2] * 4, [3], other_stage=[3, 4])
     assert finding.culprits == [3]
+
+
+@pytest.mark.parametrize("pairs", [2, 4])
+@pytest.mark.parametrize("odd", [0, 3])
+def test_a_call_new_to_all_others_tells_who_left_it_out_without_any_in_common(
+    odd: int, pairs: int
+) -> None:
+    def told(at: int, *, evaluates: bool) -> list[int]:
+        dumps = []
+        for rank in range(2 * pairs):
+            name, held = str(1 + rank // 2), rank // 2 == odd // 2
+            rows = [Row("all_reduce", seq, group=name, line=FORWARD) for seq in range(1, at)]
+            new = (rank != odd) if evaluates else (rank == odd)
+            line, size = (EVALUATION, 2) if new else (FORWARD, 4)
+            row = Row("all_reduce", at, group=name, line=line, done=not held, inputs=((size,),))
+            rows.append(row)
+            if not held:
+                rows.append(Row("all_reduce", 1, line=GRADIENTS, done=False))
+            members = {"0": range(2 * pairs), name: (rank // 2 * 2, rank // 2 * 2 + 1)}
+            dumps.append(columns(rank, rows, members=members, descriptions={name: "dp"}))
+        (finding,) = synchronization_findings(build_wait_for_graph(dumps))
+        return finding.culprits
+
+    pair = [odd // 2 * 2, odd // 2 * 2 + 1]
+    assert told(30, evaluates=True) == [odd]
+    # After a few calls their numbers need not be in step.
+    assert told(5, evaluates=True) == pair
+    # That others go on as before says nothing of what is new to one group, a request for one.
+    assert told(30, evaluates=False) == pair

@@ -213,3 +213,21 @@ def test_a_stage_is_not_compared_with_the_order_of_another(stopped: int, passes:
     """Stages come to one line in orders of their own."""
     (found,) = findings(2, stopped_between_passes(stopped, passes), idle=stopped)
     assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [stopped])
+
+
+@pytest.mark.parametrize("replicas", [3, 4])
+@pytest.mark.parametrize("odd", [0, 2])
+def test_a_line_that_all_siblings_come_to_is_one_of_the_program(replicas: int, odd: int) -> None:
+    """The last stage of a replica does not send its first result; where one alone has, it may."""
+    ranks = []
+    for rank in range(2 * replicas):
+        stage, replica = divmod(rank, replicas)
+        pipe, ended = str(10 + replica), step(rank, replicas)
+        following: Called = ("recv", pipe, 28, 0) if stage else ("all_reduce", "20", 50, 2)
+        result: Called = ("send", pipe, 70, 0) if stage else ("recv", pipe, 71, 1)
+        if replica != odd:
+            ranks.append([*ended, result, following])
+        else:
+            ranks.append([*ended, following if stage else result])
+    (found,) = findings(replicas, ranks)
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [replicas + odd])
