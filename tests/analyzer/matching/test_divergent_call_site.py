@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from test_divergence import Step, graph_of, rows
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
@@ -43,3 +44,25 @@ def test_a_branch_on_the_rank_is_no_detour_where_the_ranks_meet_again() -> None:
     careless = rows([*STEP, *STEP, *STEP, *STEP, *STEP[:2], STEP[3]])
     (finding,) = synchronization_findings(graph_of(careful, careless))
     assert finding.culprits != [0]
+
+
+@pytest.mark.parametrize("kinds", [(0, 0, 1, 2), (0, 1, 2, 0), (0, 0, 0, 1, 1, 2, 3, 3)])
+def test_of_many_ways_nobody_is_told(kinds: tuple[int, ...]) -> None:
+    """Those of two that meet, less than half of all, prove nothing."""
+    ops = ("all_reduce", "broadcast", "all_gather", "reduce")
+    ranks = [rows([("all_reduce", 8, 10)] * 40 + [(ops[kind], 8, 20 + kind)]) for kind in kinds]
+    (finding,) = synchronization_findings(graph_of(*ranks))
+    assert finding.culprits == [*range(len(kinds))] and finding.confidence <= 0.5
+
+
+def test_where_each_leaves_out_layers_of_its_own_nobody_is_told() -> None:
+    """Forward gathers at line 10, as many as the rank has layers; backward at line 20."""
+
+    def layers(count: int) -> Step:
+        back = (("all_gather", 8, 20), ("reduce", 8, 20))
+        return (*(("all_gather", 8, 10),) * count, *back * count)
+
+    (finding,) = synchronization_findings(
+        graph_of(*(rows([*layers(count)][:18]) for count in (9, 8, 7, 7)))
+    )
+    assert finding.culprits == [0, 1, 2, 3] and finding.confidence <= 0.5

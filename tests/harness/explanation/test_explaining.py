@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import pickle
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -108,3 +110,45 @@ def test_processes_of_a_host_are_one_sentence(tmp_path: Path) -> None:
     print_explanation(console, explained("torchrun/input_starved.fault", tmp_path))
     assert "Ranks 0-3 were processes 10736, 10737, 10738 and 10739 on node0." in out.getvalue()
     assert "1. ranks 0-3, each: waited" in out.getvalue()
+
+
+def folder_of(folder: Path, ranks: Sequence[Sequence[tuple[str, str, int]]]) -> Path:
+    """Dumps of two groups of all ranks: operation, group and number; the last is unfinished."""
+    members = str([*range(len(ranks))])
+    for rank, calls in enumerate(ranks):
+        entries = [
+            {
+                "record_id": at, "pg_id": int(group), "process_group": (group, "same"),
+                "collective_seq_id": 0 if "->" in op or "<-" in op else seq,
+                "p2p_seq_id": seq if "->" in op or "<-" in op else 0, "op_id": at,
+                "profiling_name": f"nccl:{op}", "time_created_ns": 1_000_000_000 + at,
+                "input_sizes": [[4]], "input_dtypes": ["Float"], "output_sizes": [[4]],
+                "output_dtypes": ["Float"], "is_p2p": "->" in op or "<-" in op,
+                "state": "completed" if at < len(calls) - 1 else "scheduled",
+                "retired": at < len(calls) - 1, "timeout_ms": 600_000,
+                "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
+            }
+            for at, (op, group, seq) in enumerate(calls)
+        ]  # fmt: skip
+        config = {name: {"name": name, "desc": "same", "ranks": members} for name in ("1", "2")}
+        dump = {"version": "2.10", "pg_config": config, "entries": entries}
+        (folder / f"rank_{rank}").write_bytes(pickle.dumps(dump))
+    return folder
+
+
+def test_groups_in_opposite_order_are_no_ring_that_is_excluded(tmp_path: Path) -> None:
+    """Whatever it is called: rank 1 waits in one group for those who wait for it in the other."""
+    rounds = [("all_reduce", group, seq) for seq in range(1, 9) for group in ("1", "2")]
+    usual, odd = [*rounds, ("all_reduce", "1", 9)], [*rounds, ("all_reduce", "2", 9)]
+    folder = folder_of(tmp_path, [usual, odd, usual])
+    told = explain_examined(examine(folder), folder)
+    assert told.culprits == (1,)
+    assert not any("group_order" in one.causes for one in told.excluded)
+
+
+def test_two_that_miss_each_other_are_told_by_what(tmp_path: Path) -> None:
+    both = [("all_reduce", group, 1) for group in ("1", "2")]
+    calls = [[*both, ("send 0->1", "1", 1)], [*both, ("recv 1<-0", "2", 1)]]
+    folder = folder_of(tmp_path, calls)
+    told = explain_examined(examine(folder), folder)
+    assert told.headline.startswith("Ranks 0 and 1 send and receive past each other, by groups 1")
