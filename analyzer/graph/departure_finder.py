@@ -78,7 +78,7 @@ class DepartureFinder:
                     len(divergence.candidates) - len(left), len(left)
                 ):
                     return None
-                if not _do_alike(divergence, left):
+                if not _others_agree(divergence, left):
                     return None  # More than two ways were gone, and no one rank left the common.
                 divergence.deviating, divergence.candidates = tuple(sorted(left)), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
@@ -206,7 +206,7 @@ class DepartureFinder:
         return SiblingReplicas(self._message_orders.by_rank, self._replicas)
 
 
-def _do_alike(divergence: Divergence, left: Collection[int]) -> bool:
+def _others_agree(divergence: Divergence, left: Collection[int]) -> bool:
     """True if all ranks of a difference but those that left the order call the same operation."""
     others = [call for rank, call in divergence.calls.items() if rank not in left]
     return len({call.op for call in others}) < 2

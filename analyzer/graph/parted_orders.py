@@ -78,7 +78,7 @@ class PartedOrders:
 
     @property
     def is_known_collective(self) -> bool:
-        """True if two part by a collective that both made before, each time behind the same."""
+        """True if two that had done the same part by a collective that both made before."""
         first, at = self.tokens[0], self.parting.mine
         if self.is_of_message or at != self.parting.theirs:
             return False

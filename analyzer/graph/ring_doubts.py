@@ -93,11 +93,11 @@ def is_of_one_rank(cycle: WaitCycle, waits: OpenOperations, lookup: CallLookup) 
     return (
         len(cycle.places) > 2
         and all(_was_ended_before(r, place, waits, lookup) for r, place in cycle.places.items())
-        and not _did_alike(cycle, lookup)
+        and not _have_one_order(cycle, lookup)
     )
 
 
-def _did_alike(cycle: WaitCycle, lookup: CallLookup) -> bool:
+def _have_one_order(cycle: WaitCycle, lookup: CallLookup) -> bool:
     """True if all of a ring have sent and received in the same order, from the first message on."""
     orders = set()
     for rank, place in cycle.places.items():

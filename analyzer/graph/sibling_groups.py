@@ -59,17 +59,19 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         if made is None:
             continue
         if not in_step:
+            if divergence.deviating:
+                continue  # Most of the group tell more than what others did before.
             past = _past(first, sibling, divergence.seq, lookup)
             known = {(op, site) if by_line else op for op, site in past.values()}
             # That a group goes on as before says nothing of what is new to another.
             if made in known or not all(
-                _did_alike(_past(r, group, divergence.seq, lookup), past) for r in sides
+                _are_alike_so_far(_past(r, group, divergence.seq, lookup), past) for r in sides
             ):
                 continue
         if made not in kinds or right not in (None, made):
             return
         right = made
-        then.add(_made_by_all(sibling, divergence.seq + 1, lookup, by_line))
+        then.add(_made_by_all(sibling, divergence.seq + 1, lookup, True))
     odd = tuple(sorted(rank for rank, kind in sides.items() if kind != right))
     if right is None or odd == divergence.deviating:
         return
@@ -78,7 +80,8 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         divergence.skipped, divergence.contradicted = False, True
     else:
         divergence.deviating, divergence.candidates = odd, ()
-        divergence.skipped = {sides[rank] for rank in odd} == then
+        going_on = {_kind_of(divergence.calls[rank], by_line=True) for rank in odd}
+        divergence.skipped = going_on == then and None not in then
 
 
 def odd_beside_siblings(
@@ -166,7 +169,9 @@ def _past(
     return found
 
 
-def _did_alike(one: dict[int, tuple[str, object]], other: dict[int, tuple[str, object]]) -> bool:
+def _are_alike_so_far(
+    one: dict[int, tuple[str, object]], other: dict[int, tuple[str, object]]
+) -> bool:
     """True if two groups are in step by all that is known of both, and that is much."""
     known = one.keys() & other.keys()
     return len(known) >= LONG_PAST and all(one[number] == other[number] for number in known)

@@ -222,8 +222,10 @@ class _SimulatedCheck:
         if self._cause is not Cause.MISSING_RANK:
             return False
         idle = not any(self._graph.unfinished.get(rank) for rank in self._culprits)
-        entered = [wait.call for wait in self._graph.stalled if wait.call.seq is not None]
-        return idle and any(not {*self._culprits} & {*call.group.members} for call in entered)
+        calls = [wait.call for wait in self._graph.stalled if wait.call.seq is not None]
+        # Who is alone in what it has entered may be in a group of which nothing else is known.
+        shared = [{*call.group.members} for call in calls if len(call.group.members) > 1]
+        return idle and any(members.isdisjoint(self._culprits) for members in shared)
 
     def _divergence(self) -> Divergence | None:
         return next(self._differing(), None) if self._cause in _DIFFERENCES else None

@@ -341,8 +341,10 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
     ]
     if (mine, theirs) in met:
         return True
-    apart = all(x != y and x != mine and y != theirs for x, y in met)
-    return len(met) >= MET_APART and apart
+    apart = all(x != mine and y != theirs for x, y in met)
+    # Who is ahead, or behind, comes to the lines of the others.
+    own = {mine, *(x for x, _ in met)}.isdisjoint({theirs, *(y for _, y in met)})
+    return len(met) >= MET_APART and apart and own
 
 
 def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bool:

@@ -6,6 +6,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSETTLED
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
+from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
@@ -104,8 +105,8 @@ def _idle_peers(graph: WaitForGraph, sinks: list[Sink], victims: set[int]) -> se
 def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
     """Known sinks that no divergence explains.
 
-    Who has nothing open may wait in what leaves no entry, and beside one that is proved to deviate
-    it hardly stopped by itself.
+    Who has nothing open may wait in what leaves no entry, and beside one that is proved to deviate,
+    and that is of one job with it, it hardly stopped by itself.
     """
     explained = {
         divergence.group: divergence.seq
@@ -115,13 +116,20 @@ def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
     deviating = {
         rank for d in graph.divergences if may_explain_hang(graph, d) for rank in d.deviating
     }
+    beside = {
+        rank
+        for part in connected(graph.groups, lambda group: group.members)
+        if any(not deviating.isdisjoint(group.members) for group in part)
+        for group in part
+        for rank in group.members
+    }
     found = []
     for sink in graph.sinks:
         call = sink.awaited
         later = call.seq is not None and call.seq >= explained.get(call.group, call.seq + 1)
         if sink.rank in graph.host_waits:
             continue
-        if deviating and sink.outside and not graph.unfinished.get(sink.rank):
+        if sink.rank in beside and sink.outside and not graph.unfinished.get(sink.rank):
             continue
         if not sink.unknown and not later and sink.rank not in deviating:
             found.append(sink)
