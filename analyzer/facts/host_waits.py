@@ -52,6 +52,7 @@ def host_waits(facts: CaseFacts) -> dict[int, HostWait]:
         if view.ended is None:
             wait = (
                 _for_lock(view)
+                or _for_shared_lock(facts, view)
                 or _for_key(facts, view)
                 or _for_answer(facts, view)
                 or _for_descriptor(facts, view)
@@ -84,6 +85,20 @@ def _for_lock(view: RankView) -> HostWait | None:
             )
             return HostWait(view.rank, (wait.holder_rank,), "file_locks", words, proved=True)
     return None
+
+
+def _for_shared_lock(facts: CaseFacts, view: RankView) -> HostWait | None:
+    """The wait for a lock of several processes; of all ranks for one it is a deadlock by itself."""
+    lock = _shared_lock(view)
+    if not lock or all(_shared_lock(other) == lock for other in facts.ranks.values()):
+        return None
+    words = f"waits for a lock that processes share (device and inode {lock}); which holds it is "
+    return HostWait(view.rank, (), "waits", f"{words}not known")
+
+
+def _shared_lock(view: RankView) -> str:
+    """Device and inode of the lock of several processes that the main thread waits for; or ""."""
+    return next((wait.shared for wait in view.waits if wait.main and wait.forever), "")
 
 
 def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:

@@ -292,6 +292,8 @@ class ThreadWait(msgspec.Struct):
     thread_name: text.ThreadName = ""
     #: Files and sockets that an event loop listens to, besides its own pipe.
     watches: int | None = None
+    #: Of a lock that lies in memory of several processes: device and inode of that memory.
+    shared: text.Public = ""
 
 
 class StoreKeyUse(msgspec.Struct):

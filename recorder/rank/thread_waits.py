@@ -45,6 +45,9 @@ _DEPTH = 8
 _FUTEX = {"x86_64": {202: 3}, "aarch64": {98: 3}}.get(platform.machine(), {})
 
 
+#: Bit of a futex's operation that only threads of one process may set (linux/futex.h).
+_PRIVATE = 128
+
 #: Between two looks at a thread in a lock, in seconds: of the interpreter's own, which it passes
 #: every time that it wants to run, it holds none so long without another to run in between.
 _BETWEEN_S = 0.02
@@ -127,10 +130,13 @@ class _FutexWait(NamedTuple):
     forever: bool
     #: Times that the thread went to sleep so far.
     sleeps: str
+    #: It may be one of several processes.
+    shared: bool
 
     @property
     def wait(self) -> dict[str, Any]:
-        return {"kind": "lock", "forever": self.forever}
+        shared = _memory_at(int(self.address, 16)) if self.shared else ""
+        return {"kind": "lock", "forever": self.forever, "shared": shared}
 
 
 def _lock_of(thread: int | None) -> _FutexWait | None:
@@ -145,7 +151,19 @@ def _lock_of(thread: int | None) -> _FutexWait | None:
         return None
     with open(f"/proc/self/task/{thread}/status", encoding="ascii", errors="replace") as file:
         sleeps = next((line for line in file if line.startswith("voluntary_ctxt_switches")), "")
-    return _FutexWait(thread, words[1], int(words[1 + place], 16) == 0, sleeps)
+    shared = not int(words[2], 16) & _PRIVATE
+    return _FutexWait(thread, words[1], int(words[1 + place], 16) == 0, sleeps, shared)
+
+
+def _memory_at(address: int) -> str:
+    """Device and inode of the file that is mapped at an address; "" where none is."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            span, _, _, device, inode, *_ = line.split()
+            first, last = (int(end, 16) for end in span.split("-"))
+            if first <= address < last:
+                return f"{device} {inode}" if inode != "0" else ""
+    return ""
 
 
 def _watched(loop: Any) -> int | None:

@@ -174,3 +174,6 @@ TURNS_PART = 0.1
 FEWEST_COLLECTIONS = 3
 #: Part of all that is lost to collections from which on a rank is one of the culprits.
 COLLECTION_PART = 0.2
+#: Factor: a rank that takes so many times its peers' processor time has work that they have not;
+#: threads that look for work now and then took 1.7 times as much.
+POLLING_FACTOR = 3.0

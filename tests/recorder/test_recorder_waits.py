@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import logging
+import multiprocessing
 import os
 import pickle
 import queue
@@ -72,6 +73,29 @@ def test_waits_are_told_apart(
 
     # On its way into the wait the thread is seen elsewhere.
     wait_for(lambda: told() == [expected], f"{expected}, not {told()}")
+
+
+def test_locks_of_several_processes_are_told_by_the_memory_that_they_lie_in() -> None:
+    """One of this process alone has none; two of several have two."""
+    first, other = (multiprocessing.get_context("spawn").Lock() for _ in range(2))
+    locks = [first, first, other, locked()]
+    for lock in (first, other):
+        lock.acquire()
+    threads = [threading.Thread(target=lock.acquire, daemon=True) for lock in locks]
+    for thread in threads:
+        thread.start()
+
+    def told() -> list[str | None]:
+        found = {one["os_thread_id"]: one for one in thread_waits(STDLIB)}
+        return [found.get(thread.native_id, {}).get("shared") for thread in threads]
+
+    try:
+        wait_for(lambda: None not in told(), "a lock for each thread")
+        one, same, second, own = told()
+        assert one and one == same and second and second != one and own == ""
+    finally:
+        for lock in (first, first, other):
+            lock.release()
 
 
 def test_a_lock_that_a_thread_passes_over_and_over_is_no_wait() -> None:

@@ -18,7 +18,7 @@ from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
 from hanglab.recorder.slowness.section_costs import heaviest_section
 from hanglab.recorder.slowness.statistics import beyond_peers
-from hanglab.recorder.slowness.thresholds import MAIN_PART, SECTION_PART
+from hanglab.recorder.slowness.thresholds import MAIN_PART, POLLING_FACTOR, SECTION_PART
 
 
 def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
@@ -52,9 +52,12 @@ def _is_placed(timing: JobTiming, rank: int) -> bool:
     """True if a section, or samples at lines of the rank's own, hold what it computes more.
 
     Threads of gloo and of autograd that look for work now and then took one of four identical
-    ranks 1.7 times as much processor time, at 3 ms a step, on a crowded machine.
+    ranks 1.7 times as much processor time, at 3 ms a step, on a crowded machine.  Other threads of
+    the rank that take as much and more, and the interpreter's lock from it, no line holds.
     """
     excess = timing.window.beyond("work_ns", rank) or 0.0
+    if excess >= (POLLING_FACTOR - 1) * (timing.window.usual("work_ns", rank) or excess):
+        return True
     if heaviest_section(timing.window.sections, rank, SECTION_PART * excess) is not None:
         return True
     return not timing.known.ranks[rank].lines or _seen(timing, rank) >= MAIN_PART * excess

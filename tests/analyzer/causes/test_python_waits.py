@@ -6,6 +6,7 @@ import pytest
 from views import C10D, THREADING, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import ProcessSample, StackFrame, ThreadStack, ThreadWait
 
@@ -26,6 +27,22 @@ def stuck(*waits: ThreadWait, frames: tuple[StackFrame, ...] = (WAIT, user(5))):
 
 def add_thread(one, number: int, *frames: StackFrame) -> None:  # type: ignore[no-untyped-def]
     one.stacks[0].threads.append(ThreadStack(list(frames), name="other", os_thread_id=number))
+
+
+@pytest.mark.parametrize("waiters", [(0,), (0, 2), (0, 1, 2)])
+def test_a_lock_that_processes_share_is_nobody_s_own(waiters: tuple[int, ...]) -> None:
+    """Whoever holds it may be a rank that waits for those in an operation; of all it is one."""
+    views = [view(r, user(10)) if r in waiters else waiting(r) for r in range(3)]
+    for rank in waiters:
+        views[rank].waits = [ThreadWait("lock", True, main=True, shared="00:1b 77")]
+    facts = job(views, outside=list(waiters) if len(waiters) < 3 else [])
+    facts.graph.host_waits = {rank: wait.on for rank, wait in host_waits(facts).items()}
+    verdict = conclude(facts)
+    if len(waiters) == 3:
+        assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [0, 1, 2])
+    else:
+        assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+        assert "a lock that processes share" in verdict.summary
 
 
 @pytest.mark.parametrize("kind", ["condition", "queue", "future", "pool", "thread"])

@@ -413,6 +413,18 @@ def test_what_a_rank_computes_more_is_found_where_it_was_seen(
     assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
 
 
+@pytest.mark.parametrize(("cpu", "accused"), [(17, []), (40, [1])])
+def test_what_takes_many_times_the_processor_is_work_wherever_it_was_seen(
+    cpu: int, accused: list[int]
+) -> None:
+    """Threads of the rank that take the interpreter's lock from it: no line holds what it lacks."""
+    job = Job(late_by(9, 1)).uses({1: cpu})
+    for rank in range(4):
+        seen(job, rank, 7, 40)
+        seen(job, rank, 9, 5)
+    assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
+
+
 def test_a_late_rank_that_is_seen_here_and_there_as_its_peers_are_is_not_blocked() -> None:
     """Seen on a control: five samples at lines of its own, as many as each of its peers had."""
     for mine, accused in ((6, []), (18, [1])):
