@@ -70,9 +70,12 @@ def source_functions(ranks: Iterable[WatchedRank]) -> list[SourceFunction]:
 def _places(rank: WatchedRank) -> Iterator[_SourceLine]:
     evidence = RankCase(rank.folder, "", rank.rank, rank.attempt, [])
     for sample in evidence.read(files.STACKS):
-        for thread in sample.threads if sample.kind == "rank" else ():
+        for thread in sample.threads:
             for frame in thread.frames:
                 yield _SourceLine(frame.file, frame.function, frame.line)
+    for end in evidence.read(files.PROGRAM_ENDS):
+        if end.frame is not None:
+            yield _SourceLine(end.frame.file, end.frame.function, end.frame.line)
     for raised in evidence.read(files.EXCEPTIONS):
         for frame in raised.frames:
             yield _SourceLine(frame.file, frame.function, frame.line)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from hanglab.recorder.agent.sources import functions_of
-from hanglab.recorder.case.records import SourceFunction
+from hanglab.recorder.agent.sources import functions_of, source_functions
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.records import (
+    Clock,
+    ProgramEnd,
+    SourceFunction,
+    StackFrame,
+    StackSample,
+    ThreadStack,
+)
+from hanglab.recorder.case.user_code import UserCode
 
 TEXT = '''"""About the file."""
 import os  # why
@@ -118,3 +129,23 @@ def test_what_is_no_source_is_said(tmp_path, text, reason):
 def test_a_file_that_is_gone_or_was_never_there_is_said(tmp_path):
     [one] = functions_of(str(tmp_path / "none.py"), [("train", 1)], time.time_ns())
     assert one.absent == "the file cannot be read: No such file or directory"
+
+
+def test_lines_of_workers_and_of_who_ended_itself_are_kept(tmp_path, program):
+    """What a data loader's worker stands in, and what a rank that is gone called last."""
+    at = Clock(time.time_ns(), 1)
+    stood = StackFrame("inner", str(program), line_of("# inner"))
+    called = StackFrame("finish", str(program), line_of("def finish") + 1)
+    sample = StackSample(at, 7, "worker", [ThreadStack([stood], name="MainThread", main=True)])
+    end = ProgramEnd(at, "os._exit", 3, called)
+    folder = tmp_path / "0.0"
+    folder.mkdir()
+    (folder / files.STACKS.name).write_bytes(msgspec.json.encode(sample) + b"\n")
+    (folder / files.PROGRAM_ENDS.name).write_bytes(msgspec.json.encode(end) + b"\n")
+    process = SimpleNamespace(
+        python=SimpleNamespace(site=[]), started=Clock(time.time_ns() + 10**9, 1)
+    )
+    rank = SimpleNamespace(
+        folder=folder, rank=0, attempt=0, process=process, user_code=UserCode([], [], [])
+    )
+    assert {"inner", "finish"} <= {one.function for one in source_functions([rank])}
