@@ -50,6 +50,11 @@ def _run(arguments: list[str]) -> int:
         if not any(base.__name__ == "UsageError" for base in type(error).__mro__):
             raise
         error.show()  # type: ignore[attr-defined]
+        if own[:1] == ["record"] and not script_arguments:
+            print(
+                "Put -- before the command: hanglab record [OPTIONS] -- COMMAND ...",
+                file=sys.stderr,
+            )
         return 64
     finally:
         close_sources()

@@ -90,9 +90,12 @@ def record(
     Captures once: when nothing moves, when a rank fails, when torch writes a
     dump because of a timeout, and at Ctrl-C, before the job gets it.
 
-    Exits with the command's own code (128 + N if signal N ended it); 124 if
-    hanglab ended a job that hung; 130 after Ctrl-C; 64 for wrong usage, such as
-    a command that does not exist.
+    The verdict also says whether ranks were slow, or results are undefined.
+
+    Exits with the command's own code (128 + N if signal N ended it), also where
+    the job was slow or its results are undefined; 124 if hanglab ended a job
+    that hung; 130 after Ctrl-C; 64 for wrong usage, such as a command that does
+    not exist.
     """
     import os
 

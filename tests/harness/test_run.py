@@ -298,7 +298,7 @@ def registered(folder: Path) -> list[int]:
         (["run", "skipped_collective", "--", "5"], "plain script"),
         (["run", __file__, "--quick"], "--quick"),
         (["no-such-command"], "no-such-command"),
-        (["record", "true"], "record [OPTIONS] -- COMMAND"),
+        (["record", "true"], "Put -- before the command: hanglab record [OPTIONS] -- COMMAND"),
     ],
 )
 def test_wrong_usage_is_told(tmp_path: Path, words: list[str], complaint: str) -> None:
