@@ -23,6 +23,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 )
 from hanglab.analyzer.flight_recorder.concatenation import concatenated
 from hanglab.analyzer.matching.completion import completed
+from hanglab.analyzer.matching.group_names import NO_DESCRIPTION
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class GroupOfCalls(GroupName):
 
     @property
     def label(self) -> str:
-        return self.description or self.name or "?"
+        described = self.description not in NO_DESCRIPTION
+        return self.description if described else self.name or "?"
 
 
 @dataclass(kw_only=True)

@@ -15,6 +15,7 @@ from rich.console import Console
 from hanglab.analyzer.flight_recorder import Loaded, load_folder, load_many
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.tables import entries_table, load_dumps, parse_numbers, parse_range
+from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable, Row
 from hanglab.analyzer.tables.render import render_entries
 
@@ -403,3 +404,9 @@ def test_of_many_ranks_those_with_equal_calls_are_one_line() -> None:
     assert alike[2] == "0-11, 13-19" and alike[3].startswith("all_reduce")
     assert sum(bool(line[2]) for line in cells if len(line) == 4) == 4
     assert max(map(len, lines)) < 120
+
+
+@pytest.mark.parametrize(("description", "label"), [("", "7"), ("undefined", "7"), ("tp", "tp")])
+def test_a_group_without_a_description_is_told_by_its_name(description: str, label: str) -> None:
+    """torch gives "undefined" to those that nobody described: of two of them it would be both."""
+    assert GroupOfCalls("7", description, (0, 1)).label == label
