@@ -30,13 +30,16 @@ CAUSES: dict[str, frozenset[str]] = {
     "kind": frozenset({"collective_mismatch"}),
     "root": frozenset({"root_mismatch", "fabric_stalled"}),
     "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled"}),
-    "peer": frozenset({"p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective"}),
+    # Left out for the one peer, and one too many for the other: there it may meet another size.
+    "peer": frozenset({
+        "p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective", "size_mismatch",
+    }),
     "order": frozenset({
         "group_order", "p2p_deadlock", "collective_mismatch", "p2p_unmatched", "skipped_collective",
     }),
     "wrong_group": frozenset({
         "collective_mismatch", "skipped_collective", "p2p_unmatched", "group_order", "missing_rank",
-        "p2p_deadlock",
+        "p2p_deadlock", "size_mismatch",
     }),
     "drift": frozenset({"group_creation", "group_order", "collective_mismatch"}),
 }  # fmt: skip
@@ -271,7 +274,8 @@ def partners(
     groups = program.groups
     if fault.kind == "drift":
         drifted = [groups[name].members for name in list(groups)[fault.value :]]
-        mine = [undecided(members) for members in drifted if fault.rank in members]
+        # In a group of one nobody else has a vote, nor anything to meet.
+        mine = [undecided(m) for m in drifted if fault.rank in m and len(m) > 1]
         return frozenset().union(*mine) if all(mine) else frozenset()
     steps = program.ranks[fault.rank][fault.thread]
     if fault.kind == "order":

@@ -14,7 +14,8 @@ taken while something moved, or whose files lost their times, cannot prove that 
 and those in which all has ended cannot prove that something was to follow.
 
 *Partners* are ranks that may be named beside the culprit because another program, as good as
-this one, has the opposite fault at them: of two who disagree nobody knows which is odd.
+this one, has the opposite fault at them: of two who disagree nobody knows which is odd.  And those
+that wait in a collective which no file shows: they look as if they had never come.
 All others are innocent, and no verdict may name them.
 """
 
@@ -88,7 +89,19 @@ class Trial:
         found |= {rank for f in self.faults for rank in self._may_have_swapped(f)}
         found |= {rank for f in self.faults for rank in self._ring_of_messages(f)}
         found |= {rank for f in self.faults for rank in self._in_exchange(f)}
+        found |= {rank for rank in dumped if self._waits_out_of_sight(rank)}
         return frozenset(found) - self.culprits
+
+    def _waits_out_of_sight(self, rank: int) -> bool:
+        """True if all that a rank has open are collectives of gloo that no file shows.
+
+        Then its files are those of one that never came to what its peers wait in.
+        """
+        held = [o for o in self.play.operations[rank] if o.done == inf]
+        return bool(held) and all(
+            o.gloo and issues_of(o.step)[0].peer is None and not self.dumped.is_in_sight(o.step)
+            for o in held
+        )
 
     def _in_exchange(self, fault: Fault) -> set[int]:
         """Members whose dumps show them in the exchange of which a culprit's lists differ.

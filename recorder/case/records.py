@@ -387,7 +387,7 @@ class ProgramEnd(msgspec.Struct):
     #: Innermost line of user code that called.
     frame: StackFrame | None = None
     #: Name of the thread that called; empty for the main one.
-    thread: str = ""
+    thread: text.ThreadName = ""
 
 
 class HostRecord(msgspec.Struct):

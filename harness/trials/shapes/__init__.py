@@ -97,8 +97,15 @@ ONLY_SHAPES: dict[int, tuple[Shape, ...]] = {
 }  # fmt: skip
 
 
+#: From this first seed on all shapes are drawn alike.
+ALL_SHAPES = 7_000_000_000
+
+
 def shapes_of(seed: int) -> tuple[Shape, ...]:
     """The shapes that a seed draws from."""
+    if seed >= ALL_SHAPES:
+        others = (*LATER_SHAPES.values(), *ONLY_SHAPES.values())
+        return SHAPES + tuple(shape for shapes in others for shape in shapes)
     alone = max((first for first in ONLY_SHAPES if seed >= first), default=None)
     if alone is not None:
         return ONLY_SHAPES[alone]
