@@ -18,12 +18,8 @@ FALSE: dict[str, tuple[int, ...]] = {
     ),
     "numbers of messages in a status are taken for those of collectives": (5000001973,),
     "a host that stops in a join is told as one that left calls out": (5000020193,),
-    "a message to another rank, or one too many, is told of ends beside it": (
-        5000000998,
-        5000020618,
-    ),
+    "a message to another rank, or one too many, is told of ends beside it": (5000020618,),
     "a host that stops among routed experts is told of another one": (5500020773,),
-    "a call on another group is told by its size there": (5500020825,),
     "a group under another name in a join is told of a voter as well": (5000002585,),
     "a call left out before a queue of others is told as the order of who waits": (5000000280,),
     "a job that ended is told as hung by dumps of several moments": (5000000463,),
@@ -48,7 +44,6 @@ FALSE: dict[str, tuple[int, ...]] = {
         2000103158,
     ),
     "a group of one stage under another name is told of both its ranks": (2000102632,),
-    "a call on another group is told by its size": (2000103183,),
     "a collective or a message left out between steps is told of a pair of stages": (
         2000107804,
         2000205197,
