@@ -123,10 +123,10 @@ class DepartureFinder:
         order = self._message_orders.whole.get(rank)
         return order is not None and keeps_to_rounds(order, batch)
 
-    def may_repeat(self, rank: int, index: int) -> bool:
+    def may_repeat(self, rank: int, index: int, *, alone: bool = True) -> bool:
         """True if by a rank's own order the collective of that entry may be one too many."""
         order = self._message_orders.whole.get(rank)
-        return order is not None and may_repeat(order, index)
+        return order is not None and may_repeat(order, index, alone=alone)
 
     def repeats_at_once(self, rank: int, index: int) -> bool:
         """True if a rank's collective of that entry is the one before it again, as never before."""

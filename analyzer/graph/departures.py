@@ -275,10 +275,17 @@ class ProgramOrders:
         return None
 
     def _is_made_by_others(self, call: IssuedCall, besides: set[int]) -> bool:
-        """True if all members of its group but those made the very call, and there are some."""
+        """True if all members of its group but those made the very call, and there are some.
+
+        With the same size: else it meets another one under that number.
+        """
         others = set(self._groups[call.place].members) - besides
         return bool(others) and all(
-            any(call.is_one_with(one) for order in self._orders.get(r, ()) for one in order.issued)
+            any(
+                call.is_one_with(one) and call.numbers.call == one.numbers.call
+                for order in self._orders.get(r, ())
+                for one in order.issued
+            )
             for r in others
         )
 
@@ -506,8 +513,13 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
 def _explains(rank: int, departed: frozenset[int], waits: OpenOperations) -> bool:
     """True if the rank waits, or is waited for, and nobody waits for another that is idle but it.
 
-    But those that left the order with it: nobody need come to what they are in.
+    But those that left the order with it: nobody need come to what they are in.  What all of a
+    group have come to without the rank it does not hold up.
     """
+    for operation in waits.operations.values():
+        if operation.stalled and operation.seq is not None and rank not in operation.group.members:
+            if len(operation.waiters) > 1 and operation.waiters.keys() == operation.leaders:
+                return False
     idle = {
         other
         for waiting in map(waits.first, waits.by_rank)

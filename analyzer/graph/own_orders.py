@@ -139,11 +139,11 @@ def keeps_to_rounds(order: IssuedOrder, batch: int) -> bool:
     return own.period > batch and len(set(own.tokens[-own.period :])) > 1
 
 
-def may_repeat(order: IssuedOrder, index: int) -> bool:
+def may_repeat(order: IssuedOrder, index: int, *, alone: bool) -> bool:
     """True if by the rank's own order its collective with that index may be one too many.
 
     Its rounds have that call, or an earlier one of its group, but not there; or without any, it
-    made the call twice at once.
+    made the call twice at once, ``alone``.
     """
     until = _place_of(order, index)
     if until is None:
@@ -159,7 +159,7 @@ def may_repeat(order: IssuedOrder, index: int) -> bool:
     for at, (one, then) in enumerate(pairwise(made), start=1):
         if one == then and one[0] == place:
             first.setdefault(then, at)
-    return known or any(_repeats_at_once(order, at) for at in first.values())
+    return known or (alone and any(_repeats_at_once(order, at) for at in first.values()))
 
 
 def repeats_at_once(order: IssuedOrder, index: int) -> bool:

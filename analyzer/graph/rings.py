@@ -248,11 +248,14 @@ class RingReader:
                 peer = cycle.places[rank].peer
                 if peer in calls and cycle.places[peer].seq is not None:
                     queued = bool(cycle.places[rank].behind)
-                    index = cycle.places[peer].waiters[peer].index
+                    place = cycle.places[peer]
+                    index, alone = place.waiters[peer].index, place.leaders <= {peer}
                     # Where a third rank left its own rounds as well, they may be over for all.
                     third = waits.by_rank.keys() - {rank, peer}
-                    alone = all(self._departures.left_own_order_at(r) is None for r in third)
-                    by = (peer,) if alone and self._departures.may_repeat(peer, index) else ()
+                    keeping = all(self._departures.left_own_order_at(r) is None for r in third)
+                    by: tuple[int, ...] = ()
+                    if keeping and self._departures.may_repeat(peer, index, alone=alone):
+                        by = (peer,)
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], by, queued=queued))
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:

@@ -317,7 +317,9 @@ def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Differen
             return Difference.OPERATION
     if found is Difference.CALL_SITE:
         # The same place of the program may be two lines, if it has been so before.
-        if _are_lines_of_one_place(sequences, seq, base, other):
+        if _are_lines_of_one_place(sequences, seq, base, other) or _usually_calls(
+            sequences, seq, base, other
+        ):
             return argument_difference(base.call, other.call) or Difference.SIZE
     assert found is not None
     return found
@@ -345,6 +347,16 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
     # Who is ahead, or behind, comes to the lines of the others.
     own = {mine, *(x for x, _ in met)}.isdisjoint({theirs, *(y for _, y in met)})
     return len(met) >= MET_APART and apart and own
+
+
+def _usually_calls(sequences: Sequences, seq: int, base: _Side, other: _Side) -> bool:
+    """True if the line of the other side makes the base's very call wherever else it makes any."""
+    theirs = sequences.site(other.code)
+    first, codes = sequences.of(other.ranks[0])
+    elsewhere = [code for n, code in enumerate(codes.tolist(), first) if n != seq and code != GAP]
+    same = [code for code in elsewhere if sequences.site(code) == theirs]
+    call = sequences.table[base.code][:SITE]
+    return bool(same) and all((sequences.table[code][:SITE] == call).all() for code in same)
 
 
 def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bool:

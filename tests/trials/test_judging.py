@@ -66,6 +66,10 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "what all of a group have come to was put down to a rank that it does not have": (5000080374,),
+    "a call of the same number and another size was taken for the very call": (5000080327,),
+    "what a line calls wherever else it does was told as a call from elsewhere": (5500080516,),
+    "who came to a collective with others was told of having it too often": (5000080044,),
     "of a status with the numbers of messages and collectives all was told as ended": (
         6000020120,
         6500000094,
