@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from multiprocessing.synchronize import Lock as SyncLock
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,16 @@ def test_waits_are_told_apart(
     wait_for(lambda: told() == [expected], f"{expected}, not {told()}")
 
 
+def let_go(lock: SyncLock, waiting: list[threading.Thread]) -> None:
+    """Release a lock once for each thread that waits for it: again when one has it, and ended."""
+    for count in range(1, len(waiting) + 1):
+        lock.release()
+        wait_for(
+            lambda wanted=count: sum(not one.is_alive() for one in waiting) == wanted,
+            "a thread that has the lock",
+        )
+
+
 def test_locks_of_several_processes_are_told_by_the_memory_that_they_lie_in() -> None:
     """One of this process alone has none; two of several have two."""
     first, other = (multiprocessing.get_context("spawn").Lock() for _ in range(2))
@@ -89,13 +100,19 @@ def test_locks_of_several_processes_are_told_by_the_memory_that_they_lie_in() ->
         found = {one["os_thread_id"]: one for one in thread_waits(STDLIB)}
         return [found.get(thread.native_id, {}).get("shared") for thread in threads]
 
+    seen: list[list[str | None]] = []
+
+    def all_wait() -> bool:
+        seen.append(told())
+        return None not in seen[-1]
+
     try:
-        wait_for(lambda: None not in told(), "a lock for each thread")
-        one, same, second, own = told()
+        wait_for(all_wait, "a lock for each thread")
+        one, same, second, own = seen[-1]
         assert one and one == same and second and second != one and own == ""
     finally:
-        for lock in (first, first, other):
-            lock.release()
+        for lock, waiting in ((first, threads[:2]), (other, threads[2:3])):
+            let_go(lock, waiting)
 
 
 def test_a_lock_that_a_thread_passes_over_and_over_is_no_wait() -> None:
