@@ -47,7 +47,7 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         return
     marks = {rank: _marks(rank, group, divergence.seq, lookup) for rank in sides}
     right: _Kind = None
-    then = set()
+    then: set[tuple[str, object] | None] = set()
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
         lookup.prefetch(sibling.members)
         first = min(sibling.members)
@@ -71,7 +71,8 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         if made not in kinds or right not in (None, made):
             return
         right = made
-        then.add(_made_by_all(sibling, divergence.seq + 1, lookup, True))
+        following = [lookup.collective(r, sibling, divergence.seq + 1) for r in sibling.members]
+        then |= {None if call is None else (call.op, call_site(call.stack)) for call in following}
     odd = tuple(sorted(rank for rank, kind in sides.items() if kind != right))
     if right is None or odd == divergence.deviating:
         return
@@ -80,8 +81,8 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         divergence.skipped, divergence.contradicted = False, True
     else:
         divergence.deviating, divergence.candidates = odd, ()
-        going_on = {_kind_of(divergence.calls[rank], by_line=True) for rank in odd}
-        divergence.skipped = going_on == then and None not in then
+        now = [divergence.calls[rank] for rank in odd]
+        divergence.skipped = {(call.op, call_site(call.stack)) for call in now} == then
 
 
 def odd_beside_siblings(
