@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
-from views import C10D, THREADING, job, progress, sample, user, view, waiting
+from views import C10D, THREADING, ended, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.host_waits import host_waits
@@ -43,6 +45,20 @@ def test_a_lock_that_processes_share_is_nobody_s_own(waiters: tuple[int, ...]) -
     else:
         assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
         assert "a lock that processes share" in verdict.summary
+
+
+@pytest.mark.parametrize("waiters", [(0,), (0, 1)])
+def test_a_lock_whose_holder_died_accuses_nobody_who_waits_for_it(waiters: tuple[int, ...]) -> None:
+    """A dead process lets no lock of several processes go: who died is the root."""
+    views = [view(r, user(10)) if r in waiters else waiting(r) for r in range(2)]
+    views.append(ended(view(2), code=None, signal=signal.SIGKILL))
+    for rank in waiters:
+        views[rank].waits = [ThreadWait("lock", True, main=True, shared="00:1b 77")]
+    facts = job(views, outside=[*waiters, 2] if len(waiters) < 2 else [])
+    facts.graph.host_waits = {rank: wait.on for rank, wait in host_waits(facts).items()}
+    verdict = conclude(facts)
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2])
+    assert all(finding.culprits == [2] for finding in verdict.findings)
 
 
 @pytest.mark.parametrize("kind", ["condition", "queue", "future", "pool", "thread"])
