@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.graph.departures import ProgramOrders
+from hanglab.analyzer.graph.departures import ProgramOrders, explains
 from hanglab.analyzer.graph.difference_labels import label_by_departure, label_by_sides
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
@@ -21,6 +21,7 @@ from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.roots import reaching
 from hanglab.analyzer.graph.sibling_replicas import SiblingReplicas
 from hanglab.analyzer.graph.thresholds import MOST_IN_ORDER
+from hanglab.analyzer.graph.usual_successors import find_unusual_successor
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Divergence
@@ -54,6 +55,8 @@ class DepartureFinder:
             if found is not None and not found.tied:
                 label_by_departure(divergences, self._with_own_edit(found), self._lookup)
             return None
+        if found is None and not divergences:
+            found = self._unusual_successor(waits)
         if found is None and not divergences:
             found = self._message_orders.find(waits)
             found = None if found is None else self._with_own_edit(found)
@@ -113,6 +116,12 @@ class DepartureFinder:
         found = self.orders.find(None)
         if found is not None and not found.tied:
             label_by_departure(silent, self._with_own_edit(found), self._lookup)
+
+    def _unusual_successor(self, waits: OpenOperations) -> LeftOrder | None:
+        """The rank that went on as nobody does, where that explains who waits for whom."""
+        members = [group.members for group in self._group_table.groups]
+        found = find_unusual_successor(self._message_orders.by_rank, members)
+        return found if found is not None and explains(found.rank, frozenset(), waits) else None
 
     @property
     def _is_unnamed(self) -> bool:

@@ -165,7 +165,7 @@ class ProgramOrders:
             odd = min(pair)
             if waits is not None and not waits.by_rank.keys() >= {*pair}:
                 return None  # Who waits for nothing may have stopped in an order of its own.
-        if odd is None or (waits is not None and not _explains(odd, star.departed, waits)):
+        if odd is None or (waits is not None and not explains(odd, star.departed, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         if any(self._is_shared(side, siding) for side in sides):
@@ -510,7 +510,7 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
 
 
-def _explains(rank: int, departed: frozenset[int], waits: OpenOperations) -> bool:
+def explains(rank: int, departed: frozenset[int], waits: OpenOperations) -> bool:
     """True if the rank waits, or is waited for, and nobody waits for another that is idle but it.
 
     But those that left the order with it: nobody need come to what they are in.  What all of a

@@ -78,3 +78,11 @@ SIBLING_GROUPS = 4
 #: Calls that two groups of a description must have made alike, number by number, to be in step
 #: where nothing that they share shows it: several steps of any program.
 LONG_PAST = 16
+#: Other ranks that have to go on alike from a place for the one that does not to be the odd one.
+SUCCESSOR_VOTERS = 2
+#: Places in front of one by which ranks are compared that came to it, the latest: more than a layer
+#: has.
+PRECEDING_PLACES = 12
+#: Places behind one that have to agree for an edit to be that of a rank: what comes later may
+#: differ by what data make ranks do.
+FOLLOWING_PLACES = 4

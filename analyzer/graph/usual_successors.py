@@ -1,0 +1,224 @@
+"""The one rank that went on from a call as nobody ever does, while others went on alike.
+
+A place of a program is a line, what it calls there, and what came before it.  Ranks that came to
+one place went on to one other, whatever groups and peers they have: who alone went on to another
+left a collective out there, or made one more.  Messages of one line that follow each other are one
+place, as each rank has as many as it has peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
+from hanglab.analyzer.graph.left_order import LeftOrder
+from hanglab.analyzer.graph.thresholds import FOLLOWING_PLACES, PRECEDING_PLACES, SUCCESSOR_VOTERS
+from hanglab.analyzer.matching.program_order import Edit, Token, find_first_parting
+
+#: What comes before the first call of a thread.
+_START = "start"
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Places that a thread of a rank came to, each with the call that is its first there."""
+
+    rank: int
+    tokens: list[Token]
+    calls: list[IssuedCall | None]
+
+
+class _Place(NamedTuple):
+    """A place of a path, by its index there, or what has yet to come behind its last one."""
+
+    path: _Path
+    at: int
+
+    @property
+    def is_end(self) -> bool:
+        return self.at == len(self.path.tokens)
+
+    @property
+    def token(self) -> Token:
+        return self.path.tokens[self.at]
+
+    @property
+    def call(self) -> IssuedCall | None:
+        return self.path.calls[self.at]
+
+    @property
+    def step(self) -> tuple[Token, Token]:
+        """The place, and the one before it."""
+        return self.path.tokens[self.at - 1], self.token
+
+    @property
+    def following(self) -> list[Token]:
+        return self.path.tokens[self.at : self.at + FOLLOWING_PLACES]
+
+    def shares_with(self, other: _Place) -> int:
+        """Number of places in front of both that are alike."""
+        most = min(self.at, other.at, PRECEDING_PLACES)
+        mine, theirs = self.path.tokens, other.path.tokens
+        return next(
+            (n for n in range(most) if mine[self.at - 1 - n] != theirs[other.at - 1 - n]), most
+        )
+
+
+def find_unusual_successor(
+    orders: Mapping[int, Sequence[IssuedOrder]], members: Sequence[Collection[int]]
+) -> LeftOrder | None:
+    """The departure of the one rank that left a collective out, or made one more, by its places.
+
+    ``members`` are those of each group, by its index.
+    """
+    places: dict[tuple[Token, Token], list[_Place]] = {}
+    after: dict[Token, list[_Place]] = {}
+    for path in _paths(orders):
+        for at in range(1, len(path.tokens) + 1):
+            place = _Place(path, at)
+            after.setdefault(path.tokens[at - 1], []).append(place)
+            if not place.is_end:
+                places.setdefault(place.step, []).append(place)
+    once = [found[0] for found in places.values() if len(found) == 1]
+    unusual = [(one, others) for one in once if (others := _nearest(one, after[one.step[0]]))]
+    # Where several take orders of their own nobody is the exception.
+    if len({one.path.rank for one, theirs in unusual if _are_collectives(one, theirs[0])}) > 1:
+        return None
+    departed: dict[int, LeftOrder] = {}
+    for one, others in sorted(unusual, key=lambda two: (two[0].path.rank, two[0].at)):
+        if len({other.path.rank for other in others}) <= 1 + _unheard(
+            (one, *others), orders, members
+        ):
+            continue  # As many may have gone its way.
+        left = _departure(one, others, members)
+        if left is not None:
+            departed.setdefault(left.rank, left)
+    return next(iter(departed.values())) if len(departed) == 1 else None
+
+
+def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> Iterator[_Path]:
+    threads = [one for mine in orders.values() for one in mine if one.issued]
+    lined = all(one.sites for one in threads)
+    for order in threads:
+        tokens: list[Token] = [_START] if order.whole else []
+        calls: list[IssuedCall | None] = [None] if order.whole else []
+        for one in order.issued:
+            numbers = one.numbers
+            kind = numbers.site if one.message else numbers.call
+            token = (one.message, kind if lined else None if one.message else numbers.plain)
+            if one.message and tokens and tokens[-1] == token:
+                continue
+            tokens.append(token)
+            calls.append(one)
+        yield _Path(order.rank, tokens, calls)
+
+
+def _departure(
+    mine: _Place, others: Sequence[_Place], members: Sequence[Collection[int]]
+) -> LeftOrder | None:
+    """The departure at a place to which nobody else came from there, but ``others`` to one."""
+    edit = _edit(mine, others, members)
+    if edit is None:
+        return None
+    groups = [members[one.call.place] for one in others if one.call and not one.call.message]
+    if edit is Edit.LEFT_OUT and not any(mine.path.rank in group for group in groups):
+        return None  # It has no part in what the others call there.
+    longest = max(others, key=lambda one: len(one.following))
+    assert mine.call is not None and longest.call is not None
+    return LeftOrder(
+        mine.path.rank,
+        tied=False,
+        index=mine.call.index,
+        peer=longest.path.rank,
+        peer_index=longest.call.index,
+        proved=frozenset({edit}),
+        possible=frozenset(),
+    )
+
+
+def _edit(
+    mine: _Place, others: Sequence[_Place], members: Sequence[Collection[int]]
+) -> Edit | None:
+    """The edit by which a rank went on otherwise than others, of a collective.
+
+    One of them shows it by what follows.  Or nothing follows yet: who has left something out makes
+    that call no more, and who makes one twice at once has one too many.
+    """
+    theirs = others[0]
+    found = [find_first_parting(mine.following, one.following) for one in others]
+    partings = [one for one in found if one is not None]
+    proved = frozenset[Edit]().union(*(one.proved for one in partings))
+    if Edit.SWAPPED in proved:
+        return None
+    possible = frozenset.intersection(*(one.proved | one.possible for one in partings))
+    able = {one.path.rank for one in others if _may_come_to(one.path, mine, members)}
+    if len(able) < SUCCESSOR_VOTERS:
+        possible = frozenset()
+    if _is_collective(theirs):
+        if Edit.LEFT_OUT in proved:
+            return Edit.LEFT_OUT
+        if Edit.LEFT_OUT in possible and not _makes_later(mine, theirs):
+            return Edit.LEFT_OUT
+    # Whoever has no message to send just then goes on to the collective behind it by right.
+    if _are_collectives(mine, theirs):
+        again = mine.step[0] == mine.token
+        if Edit.ADDED in proved or (again and Edit.ADDED in possible):
+            return Edit.ADDED
+    return None
+
+
+def _unheard(
+    places: Sequence[_Place],
+    orders: Mapping[int, Sequence[IssuedOrder]],
+    members: Sequence[Collection[int]],
+) -> int:
+    """Number of ranks with a part in the collectives there of whose orders nothing is known."""
+    calls = [one.call for one in places if one.call is not None and not one.call.message]
+    return len(frozenset().union(*(members[one.place] for one in calls)) - orders.keys())
+
+
+def _is_collective(place: _Place) -> bool:
+    return place.call is not None and not place.call.message
+
+
+def _are_collectives(one: _Place, other: _Place) -> bool:
+    return _is_collective(one) and _is_collective(other)
+
+
+def _makes_later(mine: _Place, theirs: _Place) -> bool:
+    """True if the rank makes the very call later that another made instead."""
+    later = mine.path.calls[mine.at :]
+    call = theirs.call
+    return any(call is not None and one is not None and call.is_one_with(one) for one in later)
+
+
+def _may_come_to(path: _Path, place: _Place, members: Sequence[Collection[int]]) -> bool:
+    """True if a place is not of another rank's role alone, such as to log, or to lead."""
+    call = place.call
+    shared = call is not None and not call.message and path.rank in members[call.place]
+    return shared or place.token in path.tokens
+
+
+def _nearest(mine: _Place, came: Sequence[_Place]) -> list[_Place]:
+    """Places of others that have the most in front of them in common with one of a rank's.
+
+    Of several ranks, all of whom went on alike; else none.  Who has yet to go on from where it is
+    most like the rank has none.
+    """
+    others = [(mine.shares_with(one), one) for one in came if one.path.rank != mine.path.rank]
+    most: dict[int, tuple[int, bool]] = {}
+    for shared, one in others:
+        most[one.path.rank] = max(most.get(one.path.rank, (0, False)), (shared, one.is_end))
+    counts = sorted(shared for shared, at_end in most.values() if not at_end)
+    if len(counts) < SUCCESSOR_VOTERS:
+        return []
+    least = counts[-SUCCESSOR_VOTERS]
+    waiting = {rank for rank, (_, at_end) in most.items() if at_end}
+    found = [
+        one
+        for shared, one in others
+        if shared >= least and one.path.rank not in waiting and not one.is_end
+    ]
+    return found if len({one.token for one in found}) == 1 else []
