@@ -60,7 +60,7 @@ class DepartureFinder:
         if found is None and not divergences:
             found = self._message_orders.find(waits)
             found = None if found is None else self._with_own_edit(found)
-            if found is not None and found.edit is None and not found.by_collective:
+            if found is not None and found.edit is None:
                 if found.messages or not found.new:
                     found = None  # Counts and peers tell more of messages.
             found = found or self._own_departure(waits)

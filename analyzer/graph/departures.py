@@ -127,11 +127,7 @@ class ProgramOrders:
         ):
             partings = clear
         if self._messages and not all(one.in_known_rounds for one in partings.values()):
-            # Schedules of messages differ by rank, from the first round on.  Several had the very
-            # one of the rank that parts from them now, by a collective that they made before.
-            proved = [o for o in partings.values() if o.parting.proved and o.is_known_collective]
-            if len(proved) < max(2, len(partings)):
-                return None
+            return None  # Schedules of messages differ by rank, from the first round on.
         if self._messages and len(self._replicas.all) > 1:
             # Replicas may differ by right in their messages: all ranks of one tell whether they do.
             partings = {pair: one for pair, one in partings.items() if not one.is_of_message}
@@ -239,7 +235,6 @@ class ProgramOrders:
             and {here.place, there.place} <= longest.mine.places & longest.theirs.places,
             alike=here is not None and there is not None and here.numbers == there.numbers,
             call=None if here is None else (here.seq, here.numbers.lined),
-            by_collective=len(sides) > 1 and all(one.is_known_collective for one in sides),
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

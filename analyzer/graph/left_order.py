@@ -45,9 +45,6 @@ class LeftOrder:
     #: Ranks in its place in other replicas, who keep the order, where no others are compared.
     siblings: tuple[int, ...] = ()
 
-    #: Several part from it by a collective that they made before, where it called a message.
-    by_collective: bool = False
-
     @property
     def edit(self) -> Edit | None:
         """The one edit that it can be: whoever stands in one call may have the other come next."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.graph.call_balance import find_imbalance
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
-from hanglab.analyzer.graph.thresholds import KNOWN_ROUNDS
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
 from hanglab.analyzer.matching.program_order import Edit, Parting, Token
@@ -75,18 +74,6 @@ class PartedOrders:
         odd = {frozenset({Edit.LEFT_OUT}): theirs, frozenset({Edit.ADDED}): mine}
         call = odd.get(self.parting.proved)
         return any(one.message for one in ((call,) if call else (mine, theirs)) if one is not None)
-
-    @property
-    def is_known_collective(self) -> bool:
-        """True if two that had done the same part by a collective that both made before."""
-        first, at = self.tokens[0], self.parting.mine
-        if self.is_of_message or at != self.parting.theirs:
-            return False
-        places = (self.parting.mine, self.parting.theirs)
-        return any(
-            call is not None and not call.message and first[:at].count(order[place]) >= KNOWN_ROUNDS
-            for call, order, place in zip(self.calls, self.tokens, places, strict=True)
-        )
 
     @property
     def is_of_own_group(self) -> bool:

@@ -14,7 +14,11 @@ from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.left_order import LeftOrder
-from hanglab.analyzer.graph.thresholds import FOLLOWING_PLACES, PRECEDING_PLACES, SUCCESSOR_VOTERS
+from hanglab.analyzer.graph.thresholds import (
+    FOLLOWING_PLACES,
+    PRECEDING_PLACES,
+    SUCCESSOR_VOTERS,
+)
 from hanglab.analyzer.matching.program_order import Edit, Token, find_first_parting
 
 #: What comes before the first call of a thread.
@@ -56,6 +60,15 @@ class _Place(NamedTuple):
     @property
     def following(self) -> list[Token]:
         return self.path.tokens[self.at : self.at + FOLLOWING_PLACES]
+
+    def is_past(self, other: _Place) -> bool:
+        """True if by its number the rank has made another's collective, or a later one, before."""
+        call = other.call
+        return call is not None and any(
+            one is not None and one.place == call.place and one.seq >= call.seq
+            for one in self.path.calls[: self.at]
+            if not call.message
+        )
 
     def shares_with(self, other: _Place) -> int:
         """Number of places in front of both that are alike."""
@@ -146,27 +159,36 @@ def _edit(
     One of them shows it by what follows.  Or nothing follows yet: who has left something out makes
     that call no more, and who makes one twice at once has one too many.
     """
-    theirs = others[0]
+    theirs, again = others[0], mine.step[0] == mine.token
     found = [find_first_parting(mine.following, one.following) for one in others]
     partings = [one for one in found if one is not None]
     proved = frozenset[Edit]().union(*(one.proved for one in partings))
-    if Edit.SWAPPED in proved:
+    if Edit.SWAPPED in proved or _is_one_call(mine, theirs):
         return None
-    possible = frozenset.intersection(*(one.proved | one.possible for one in partings))
+    may_lack = _is_collective(theirs) and not all(mine.is_past(one) for one in others)
+    if may_lack and Edit.LEFT_OUT in proved:
+        return Edit.LEFT_OUT
     able = {one.path.rank for one in others if _may_come_to(one.path, mine, members)}
     if len(able) < SUCCESSOR_VOTERS:
-        possible = frozenset()
-    if _is_collective(theirs):
-        if Edit.LEFT_OUT in proved:
-            return Edit.LEFT_OUT
-        if Edit.LEFT_OUT in possible and not _makes_later(mine, theirs):
+        return None
+    possible = frozenset.intersection(*(one.proved | one.possible for one in partings))
+    if may_lack and not again and not _makes_later(mine, theirs):
+        if Edit.LEFT_OUT in possible:
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
-    if _are_collectives(mine, theirs):
-        again = mine.step[0] == mine.token
+    if _are_collectives(mine, theirs) and not all(one.is_past(mine) for one in others):
         if Edit.ADDED in proved or (again and Edit.ADDED in possible):
             return Edit.ADDED
     return None
+
+
+def _is_one_call(mine: _Place, theirs: _Place) -> bool:
+    """True if two lines make one collective: a branch of the program, and nothing left out."""
+    here, there = mine.call, theirs.call
+    if here is None or there is None or here.message:
+        return False
+    place = (here.place, here.seq, here.numbers.plain)
+    return place == (there.place, there.seq, there.numbers.plain)
 
 
 def _unheard(
