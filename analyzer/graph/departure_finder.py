@@ -17,6 +17,7 @@ from hanglab.analyzer.graph.own_orders import (
     may_repeat,
     repeats_at_once,
 )
+from hanglab.analyzer.graph.rank_orders import RankOrders, read_rank_orders
 from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.roots import reaching
 from hanglab.analyzer.graph.sibling_replicas import SiblingReplicas
@@ -33,7 +34,7 @@ from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
 
 
 class DepartureFinder:
-    """Looks in orders of collectives first, then in those with messages, then in ranks' own."""
+    """Looks in orders of collectives first, then in what follows what, then in own orders."""
 
     def __init__(
         self, merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
@@ -58,12 +59,7 @@ class DepartureFinder:
         if found is None and not divergences:
             found = self._unusual_successor(waits)
         if found is None and not divergences:
-            found = self._message_orders.find(waits)
-            found = None if found is None else self._with_own_edit(found)
-            if found is not None and found.edit is None:
-                if found.messages or not found.new:
-                    found = None  # Counts and peers tell more of messages.
-            found = found or self._own_departure(waits)
+            found = self._own_departure(waits)
         if found is None or any(self._came_before(one, found) for one in divergences):
             return None
         if divergences and not any(
@@ -198,13 +194,12 @@ class DepartureFinder:
 
     @cached_property
     def orders(self) -> ProgramOrders:
-        return ProgramOrders(self._merged, self._group_table, self._lookup, self._replicas)
+        orders = read_rank_orders(self._merged, self._group_table, self._lookup, messages=False)
+        return ProgramOrders(orders, self._group_table.groups, self._replicas)
 
     @cached_property
-    def _message_orders(self) -> ProgramOrders:
-        return ProgramOrders(
-            self._merged, self._group_table, self._lookup, self._replicas, messages=True
-        )
+    def _message_orders(self) -> RankOrders:
+        return read_rank_orders(self._merged, self._group_table, self._lookup, messages=True)
 
     @cached_property
     def _own_orders(self) -> OwnOrders:

@@ -8,89 +8,46 @@ are more than one, that rank is the odd one, whatever group or number the job wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
 
-import numpy as np
-
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.call_balance import find_imbalance
 from hanglab.analyzer.graph.issued_orders import (
     NO_PLACE,
     IssuedCall,
     IssuedOrder,
-    OrderReader,
     since_first_common,
 )
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.parted_orders import PartedOrders
 from hanglab.analyzer.graph.parting_sides import Star, stars
+from hanglab.analyzer.graph.rank_orders import RankOrders
 from hanglab.analyzer.graph.replicas import Replicas
-from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS
 from hanglab.analyzer.graph.waits import OpenOperations
-from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.groups import GroupTable
-from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.program_order import (
     Edit,
     Parting,
     Run,
     Token,
     find_fences,
-    find_first_parting,
     find_parting,
     keeps_rounds,
 )
 
 
 class ProgramOrders:
-    """Orders of all ranks of a small job, and where any two of them part.
-
-    ``messages``: sends and receives are in them.
-    """
+    """Orders of all ranks of a small job, and where any two of them part."""
 
     def __init__(
-        self,
-        merged: MergedSummaries,
-        group_table: GroupTable,
-        lookup: CallLookup,
-        replicas: Replicas,
-        *,
-        messages: bool = False,
+        self, orders: RankOrders, groups: Sequence[ResolvedGroup], replicas: Replicas
     ) -> None:
-        self._messages = messages
-        self._groups = group_table.groups
+        self._orders = orders.by_rank
+        self._groups = groups
         self._replicas = replicas
-        self._orders: dict[int, list[IssuedOrder]] = {}
-        ranks = sorted(merged.ranks) if len(merged.ranks) <= COMPARED_ORDERS else []
-        lookup.prefetch(ranks)
-        reader = OrderReader(messages=messages)
-        for rank in ranks:
-            summary, entries = merged.ranks[rank], lookup.entries(rank)
-            if entries is None or (
-                any(part.active_only for part in summary.parts) and not _is_unbroken(entries)
-            ):
-                continue
-            places = {
-                part.name: group_table.places[rank, number]
-                for number, part in enumerate(summary.parts)
-            }
-            member_of = frozenset(
-                place for place, group in enumerate(self._groups) if rank in group.members
-            )
-            self._orders[rank] = reader.read(summary, entries, places, member_of)
-        #: Orders of all that each rank issued, whichever thread it was.
-        self.whole = {rank: mine[0] for rank, mine in self._orders.items() if len(mine) == 1}
-        told = [r for r in self._orders if merged.ranks[r].thread]
-        if not told or any(len(self._orders[rank]) > 1 for rank in told):
-            # Of others several threads may be in one order, whose turns prove nothing.
-            self._orders = {rank: self._orders[rank] for rank in told}
-
-    @property
-    def by_rank(self) -> Mapping[int, Sequence[IssuedOrder]]:
-        return self._orders
 
     def parting(self, one: int, other: int) -> PartedOrders | None:
         """The first place at which two ranks part, on whichever threads of theirs."""
@@ -112,13 +69,12 @@ class ProgramOrders:
             for pair in combinations(sorted(self._orders), 2)
             if (found := self.parting(*pair)) is not None
         }
-        if not self._messages:
-            # Stages of a pipeline have their own programs, of which no edit makes one of the other.
-            apart = {one.groups for one in partings.values() if not one.is_of_one_program}
-            partings = {
-                pair: one for pair, one in partings.items()
-                if one.groups not in apart or one.parting.proved
-            }  # fmt: skip
+        # Stages of a pipeline have their own programs, of which no edit makes one of the other.
+        apart = {one.groups for one in partings.values() if not one.is_of_one_program}
+        partings = {
+            pair: one for pair, one in partings.items()
+            if one.groups not in apart or one.parting.proved
+        }  # fmt: skip
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
         parted = len(partings)
@@ -126,14 +82,8 @@ class ProgramOrders:
             pair in clear or Edit.SWAPPED in one.parting.proved for pair, one in partings.items()
         ):
             partings = clear
-        if self._messages and not all(one.in_known_rounds for one in partings.values()):
-            return None  # Schedules of messages differ by rank, from the first round on.
-        if self._messages and len(self._replicas.all) > 1:
-            # Replicas may differ by right in their messages: all ranks of one tell whether they do.
-            partings = {pair: one for pair, one in partings.items() if not one.is_of_message}
         unclear = parted - len(partings)
-        # Where two ends of messages pair up otherwise, those who do so are not one side.
-        parts = [Star(partings)] if self._messages and partings else stars(partings)
+        parts = stars(partings)
         left = [self._find_among(one, unclear, waits) for one in parts]
         told = [one for one in left if one is not None]
         if not told or len(told) < len(left):
@@ -193,7 +143,7 @@ class ProgramOrders:
             for rank, orders in self._orders.items()
             if rank not in siding | {side.mine.rank, side.theirs.rank}
             for order in orders
-            if other is None or other.message or other.place in order.places
+            if other is None or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
         )
 
@@ -226,8 +176,6 @@ class ProgramOrders:
             proved,
             possible,
             predicted.pop() if len(predicted) == 1 else None,
-            messages=all(call is not None and call.message for call in (here, there)),
-            new=longest.is_new,
             counted=longest.counted,
             regrouped=here is not None
             and there is not None
@@ -256,7 +204,7 @@ class ProgramOrders:
                 call, _ = side.calls
                 if side.breaks_rounds:
                     return side.mine.rank
-                if side.parting.proved == {Edit.ADDED} and call is not None and not call.message:
+                if side.parting.proved == {Edit.ADDED} and call is not None:
                     group, rank = self._groups[call.place], side.mine.rank
                     progress = [group.progress.get(m) for m in group.members if m != rank]
                     # Who stands before the last one has shown nothing of what comes then.
@@ -286,17 +234,13 @@ class ProgramOrders:
 
     def _unheard(self, call: IssuedCall) -> int:
         """Members of a call's group of whose order nothing is known."""
-        if call.message:
-            return 0
         group = self._groups[call.place]
         return group.unlisted + sum(member not in self._orders for member in group.members)
 
     def _are_alone(self, pair: tuple[int, int], parted: PartedOrders) -> bool:
         """True if no third rank is in the groups of the calls at which two part."""
         calls = [call for call in parted.calls if call is not None]
-        return bool(calls) and all(
-            not c.message and set(self._groups[c.place].members) <= set(pair) for c in calls
-        )
+        return bool(calls) and all(set(self._groups[c.place].members) <= set(pair) for c in calls)
 
     def passed_by(self, rank: int, others: Iterable[int]) -> tuple[int, ...]:
         """Ranks of ``others`` that did all that a rank did, and then what it has yet to do."""
@@ -352,8 +296,6 @@ class ProgramOrders:
         done = _done(here), _done(there)
 
         def find() -> Parting | None:
-            if self._messages:
-                return find_first_parting(first, second)
             return find_parting(first, second, done, *self._free_orders)
 
         found = find()
@@ -366,14 +308,11 @@ class ProgramOrders:
             found = find()
         if found is None:
             return None
-        parted = PartedOrders(mine, theirs, found, here, there, (first, second))
-        if self._messages and not any(call and call.message for call in parted.calls):
-            return None  # Orders of collectives alone tell of these, and which are harmless.
-        return parted
+        return PartedOrders(mine, theirs, found, here, there, (first, second))
 
     def _compare_counts(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
         """The parting of two in what a ring has lost, by the counts of what came behind it."""
-        if self._messages or (mine.whole and theirs.whole):
+        if mine.whole and theirs.whole:
             return None
         places = mine.places & theirs.places
         for order in (mine, theirs):
@@ -418,7 +357,7 @@ class ProgramOrders:
 
         def named(order: list[IssuedCall], other: list[IssuedCall]) -> list[Token]:
             # What is not known is what the other did under its number.
-            known = {(one.place, one.seq): one for one in other if one.known and not one.message}
+            known = {(one.place, one.seq): one for one in other if one.known}
             full = [one if one.known else known.get((one.place, one.seq), one) for one in order]
             return [(one.place if one.place in common else NO_PLACE, name(one)) for one in full]
 
@@ -467,22 +406,11 @@ class ProgramOrders:
     def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well.
 
-        Stages of a pipeline come to one line in orders of their own; where there is one pipeline
-        alone, their messages are all that there is to compare.
+        Stages of a pipeline come to one line in orders of their own.
         """
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         alike = self._replicas.run_alike(mine.rank, theirs.rank)
-        alone = len(self._replicas.all) < 2
-        return [
-            one
-            for one in mine.issued
-            if one.place in common or (one.site in sites and (alike or (one.message and alone)))
-        ]
-
-
-def _is_unbroken(entries: Entries) -> bool:
-    """True if nothing was left out between a buffer's first entry and its last."""
-    return bool((np.diff(entries.record_id) == 1).all())
+        return [one for one in mine.issued if one.place in common or (one.site in sites and alike)]
 
 
 def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:
@@ -494,7 +422,7 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     if found.mine >= len(here) or found.theirs >= len(there):
         return False
     mine, theirs = here[found.mine], there[found.theirs]
-    if mine.message or theirs.message or not (mine.known and theirs.known):
+    if not (mine.known and theirs.known):
         return False
     one = (mine.place, mine.seq, mine.numbers.plain) == (
         theirs.place,

@@ -26,8 +26,6 @@ class LeftOrder:
     predicted: Edit | None = None
     #: Both calls at which they part are sends or receives.
     messages: bool = False
-    #: It never made its call there before.
-    new: bool = False
     #: It is the rank's own order, which no other one need have.
     own: bool = False
     #: It alone keeps its own order: all others have left out the operation that it is in.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.graph.call_balance import find_imbalance
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
-from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
 from hanglab.analyzer.matching.program_order import Edit, Parting, Token
 
@@ -65,35 +64,10 @@ class PartedOrders:
         return bool(edited) or self.groups <= self.mine.places & self.theirs.places
 
     @property
-    def is_of_message(self) -> bool:
-        """True if one of the two calls is a message, unless the edit is proved to be of the other.
-
-        What was left out is what the second called there, what was added what the first did.
-        """
-        mine, theirs = self.calls
-        odd = {frozenset({Edit.LEFT_OUT}): theirs, frozenset({Edit.ADDED}): mine}
-        call = odd.get(self.parting.proved)
-        return any(one.message for one in ((call,) if call else (mine, theirs)) if one is not None)
-
-    @property
     def is_of_own_group(self) -> bool:
         """True if the second's call is one that the first was to take part in."""
         _, theirs = self.calls
         return theirs is not None and theirs.place in self.mine.places
-
-    @property
-    def in_known_rounds(self) -> bool:
-        """True if both had repeated what they do in common before they parted.
-
-        Messages alone may be a loop within a round, which a collective ends after as many turns as
-        each rank has by right.
-        """
-        at = self.parting.mine
-        period = period_of(self.tokens[0][:at])
-        if period is None or at != self.parting.theirs:
-            return False
-        ended = any(call is not None and not call.message for call in self.calls)
-        return not ended or any(not call.message for call in self.here[at - period : at])
 
     @property
     def breaks_rounds(self) -> bool:
@@ -130,9 +104,3 @@ class PartedOrders:
         mine, _ = self.calls
         later = self.there[self.parting.theirs + 1 :]
         return mine is not None and any(mine.is_one_with(other) for other in later)
-
-    @property
-    def is_new(self) -> bool:
-        """True if the first never made the call before at which it left the order."""
-        first, at = self.tokens[0], self.parting.mine
-        return at < len(first) and first[at] not in first[:at]

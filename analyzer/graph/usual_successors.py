@@ -34,7 +34,7 @@ class _Path:
     calls: list[IssuedCall | None]
 
 
-class _Place(NamedTuple):
+class _PathPlace(NamedTuple):
     """A place of a path, by its index there, or what has yet to come behind its last one."""
 
     path: _Path
@@ -61,7 +61,7 @@ class _Place(NamedTuple):
     def following(self) -> list[Token]:
         return self.path.tokens[self.at : self.at + FOLLOWING_PLACES]
 
-    def is_past(self, other: _Place) -> bool:
+    def is_past(self, other: _PathPlace) -> bool:
         """True if by its number the rank has made another's collective, or a later one, before."""
         call = other.call
         return call is not None and any(
@@ -70,7 +70,7 @@ class _Place(NamedTuple):
             if not call.message
         )
 
-    def shares_with(self, other: _Place) -> int:
+    def shares_with(self, other: _PathPlace) -> int:
         """Number of places in front of both that are alike."""
         most = min(self.at, other.at, PRECEDING_PLACES)
         mine, theirs = self.path.tokens, other.path.tokens
@@ -86,11 +86,11 @@ def find_unusual_successor(
 
     ``members`` are those of each group, by its index.
     """
-    places: dict[tuple[Token, Token], list[_Place]] = {}
-    after: dict[Token, list[_Place]] = {}
+    places: dict[tuple[Token, Token], list[_PathPlace]] = {}
+    after: dict[Token, list[_PathPlace]] = {}
     for path in _paths(orders):
         for at in range(1, len(path.tokens) + 1):
-            place = _Place(path, at)
+            place = _PathPlace(path, at)
             after.setdefault(path.tokens[at - 1], []).append(place)
             if not place.is_end:
                 places.setdefault(place.step, []).append(place)
@@ -129,7 +129,7 @@ def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> Iterator[_Path]:
 
 
 def _departure(
-    mine: _Place, others: Sequence[_Place], members: Sequence[Collection[int]]
+    mine: _PathPlace, others: Sequence[_PathPlace], members: Sequence[Collection[int]]
 ) -> LeftOrder | None:
     """The departure at a place to which nobody else came from there, but ``others`` to one."""
     edit = _edit(mine, others, members)
@@ -152,7 +152,7 @@ def _departure(
 
 
 def _edit(
-    mine: _Place, others: Sequence[_Place], members: Sequence[Collection[int]]
+    mine: _PathPlace, others: Sequence[_PathPlace], members: Sequence[Collection[int]]
 ) -> Edit | None:
     """The edit by which a rank went on otherwise than others, of a collective.
 
@@ -182,7 +182,7 @@ def _edit(
     return None
 
 
-def _is_one_call(mine: _Place, theirs: _Place) -> bool:
+def _is_one_call(mine: _PathPlace, theirs: _PathPlace) -> bool:
     """True if two lines make one collective: a branch of the program, and nothing left out."""
     here, there = mine.call, theirs.call
     if here is None or there is None or here.message:
@@ -192,7 +192,7 @@ def _is_one_call(mine: _Place, theirs: _Place) -> bool:
 
 
 def _unheard(
-    places: Sequence[_Place],
+    places: Sequence[_PathPlace],
     orders: Mapping[int, Sequence[IssuedOrder]],
     members: Sequence[Collection[int]],
 ) -> int:
@@ -201,29 +201,29 @@ def _unheard(
     return len(frozenset().union(*(members[one.place] for one in calls)) - orders.keys())
 
 
-def _is_collective(place: _Place) -> bool:
+def _is_collective(place: _PathPlace) -> bool:
     return place.call is not None and not place.call.message
 
 
-def _are_collectives(one: _Place, other: _Place) -> bool:
+def _are_collectives(one: _PathPlace, other: _PathPlace) -> bool:
     return _is_collective(one) and _is_collective(other)
 
 
-def _makes_later(mine: _Place, theirs: _Place) -> bool:
+def _makes_later(mine: _PathPlace, theirs: _PathPlace) -> bool:
     """True if the rank makes the very call later that another made instead."""
     later = mine.path.calls[mine.at :]
     call = theirs.call
     return any(call is not None and one is not None and call.is_one_with(one) for one in later)
 
 
-def _may_come_to(path: _Path, place: _Place, members: Sequence[Collection[int]]) -> bool:
+def _may_come_to(path: _Path, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
     """True if a place is not of another rank's role alone, such as to log, or to lead."""
     call = place.call
     shared = call is not None and not call.message and path.rank in members[call.place]
     return shared or place.token in path.tokens
 
 
-def _nearest(mine: _Place, came: Sequence[_Place]) -> list[_Place]:
+def _nearest(mine: _PathPlace, came: Sequence[_PathPlace]) -> list[_PathPlace]:
     """Places of others that have the most in front of them in common with one of a rank's.
 
     Of several ranks, all of whom went on alike; else none.  Who has yet to go on from where it is

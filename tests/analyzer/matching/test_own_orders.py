@@ -102,7 +102,9 @@ def test_a_message_left_out_before_a_collective_in_which_all_meet(wrong: int) ->
 @pytest.mark.parametrize(("size", "wrong"), [(3, 0), (4, 1), (4, 3), (5, 2)])
 def test_a_barrier_of_one_stage(size: int, wrong: int) -> None:
     """Its peers wait for what its own rounds have there, directly or not."""
-    ranks = [stage(r, size) * 3 + stage(r, size)[:1] for r in range(size)]
+    # Those in front of the last one come further before they wait for it.
+    issued = [3, 4, 2, 1] if wrong == size - 1 else [1] * size
+    ranks = [stage(r, size) * 3 + stage(r, size)[: issued[r]] for r in range(size)]
     ranks[wrong][-1] = (BARRIER, 99, 1)
     (found,) = findings(ranks)
     assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
