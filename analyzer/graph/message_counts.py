@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.graph.mismatched_halves import first_untaken_send
 from hanglab.analyzer.graph.thresholds import (
     AGREEING_COUNTS,
     COMPARED_MEMBERS,
@@ -96,7 +97,14 @@ def find_miscount(
             if answered
             else _of_any_source(rank, waiting, messages)
             if waiting.any_source
-            else _of_pair(rank, past[0], waiting, messages, _waiting_for(rank, waiting, waits))
+            else _of_pair(
+                rank,
+                past[0],
+                waiting,
+                messages,
+                _waiting_for(rank, waiting, waits),
+                untaken=_is_sent_more(rank, past[0], waiting, lookup),
+            )
         )
         if found is not None:
             return found
@@ -114,13 +122,26 @@ def _waiting_for(rank: int, waiting: OpenOperation, waits: OpenOperations) -> se
     }
 
 
+def _is_sent_more(rank: int, peer: int, waiting: OpenOperation, lookup: CallLookup) -> bool:
+    """True if a rank that receives from ``peer`` has not taken what a third one has sent to it."""
+    group = waiting.group
+    return not op_of(waiting.op).sends and any(
+        first_untaken_send(group, member, rank, lookup) is not None
+        for member in group.members
+        if member not in (rank, peer)
+    )
+
+
 def _of_pair(
     rank: int,
     peer: int,
     waiting: OpenOperation,
     messages: Mapping[int, _Messages],
     missing: set[int],
+    *,
+    untaken: bool,
 ) -> Miscount | None:
+    """``missing`` wait for the rank; ``untaken``: another one has sent what it never took."""
     members = waiting.group.members
     sends = op_of(waiting.op).sends
     use, counterpart = (sends, members.index(peer)), (not sends, members.index(rank))
@@ -140,12 +161,17 @@ def _of_pair(
         # All others in turn, each once?
         served = {members[place] for kind, place in mine.now if kind is sends} - {peer}
         in_turn = mine.now.keys() == {(sends, members.index(one)) for one in (peer, *served)}
+        # By their places counted from its own: else it may have taken the one for the other.
+        own, size = members.index(rank), len(members)
+        turns = [(place - own) % size for _, place in mine.now]
+        due = sorted(turns + [(members.index(one) - own) % size for one in missing])
+        in_turn = in_turn and turns in (due[: len(turns)], due[::-1][: len(turns)])
         once = served and set(mine.now.values()) == {count} and served.isdisjoint(missing)
         if in_turn and once and {rank, peer, *served, *missing} == set(members):
             return Miscount(waiting, rank, peer, peer, likely=True)
         return None
-    if not other and any(kind is not sends for kind, _ in theirs.now):
-        # It may have done its part with somebody else, as its rank should have.
+    if not other and (untaken or any(kind is not sends for kind, _ in theirs.now)):
+        # It may have done its part with somebody else, as its rank should have, or was to have.
         return None
     rest = [m for one, m in messages.items() if one not in (rank, peer)]
     if len({number for m in rest if m.final for number in m.now.values()}) > 1:
