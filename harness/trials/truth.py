@@ -123,21 +123,32 @@ class Trial:
         return self.dumped.issued(played.rank, played.group, played)
 
     def _ring_of_messages(self, fault: Fault) -> set[int]:
-        """Ranks that wait for each other in a ring with one that swapped two messages.
+        """Ranks that wait for each other in a ring of messages with one that swapped two of its.
 
-        Any of them could have gone first, in a program as good as this one.
+        Any of them could have gone first, in a program as good as this one.  Or with one that left
+        a message out, or has one too many: any of them may have left out the message that it owes,
+        unless one like that was sent between the two before, which may tell.
         """
-        if fault.kind != "order":
+        if fault.kind not in ("order", "skip", "extra", "peer"):
             return set()
         oldest = (
             next((issues_of(o.step)[0] for o in mine if o.done == inf), None)
             for mine in self.play.operations
         )
-        awaited = {rank: issue.peer for rank, issue in enumerate(oldest) if issue is not None}
+        awaited = {
+            rank: issue for rank, issue in enumerate(oldest) if issue and issue.peer is not None
+        }
         ring = [fault.rank]
-        while (peer := awaited.get(ring[-1])) is not None and peer not in ring:
-            ring.append(peer)
-        return {*ring} if peer == fault.rank else set()
+        while (last := awaited.get(ring[-1])) is not None and last.peer not in ring:
+            assert last.peer is not None
+            ring.append(last.peer)
+        if last is None or last.peer != fault.rank:
+            return set()
+        known = fault.kind != "order" and any(
+            o.done < inf and (issue.kind, issue.peer) == (awaited[rank].kind, awaited[rank].peer)
+            for rank in ring for o in self.play.operations[rank] for issue in issues_of(o.step)
+        )  # fmt: skip
+        return set() if known else {*ring}
 
     def _alone_in_wait(self, fault: Fault) -> set[int]:
         """The one that waits for a stopped host, where no other rank is on its way.
