@@ -11,6 +11,7 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
+    "a message behind a collective entered twice is told of both its ends": (90001643,),
     "of two ranks with lines of their own an argument is told as a call from elsewhere": (
         5500000177,
         5500010462,
@@ -66,6 +67,28 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a collective left out before messages was told as theirs, or as an order": (
+        7000002421,
+        7000003639,
+        7000010503,
+        7000013058,
+        7000013332,
+    ),
+    "orders of the ranks' own were told as that of one": (7100000683,),
+    "a branch that makes the call of all was told as a call left out": (7200001001, 7200002465),
+    "what a rank's role has was told as a call too many, or left out": (
+        7100000079,
+        7100000959,
+        7100002446,
+        7100003451,
+        7200004596,
+    ),
+    "the last turn of a loop was told as a call too many": (7200000468,),
+    "a rank was told as owing a message to one for whom another had sent more": (
+        7000008102,
+        7100000061,
+        7100002575,
+    ),
     "what all of a group have come to was put down to a rank that it does not have": (5000080374,),
     "a call of the same number and another size was taken for the very call": (5000080327,),
     "what a line calls wherever else it does was told as a call from elsewhere": (5500080516,),
@@ -392,7 +415,6 @@ MENDED = {
         29001394,
         80008983,
     ),
-    "a message behind a collective entered twice was told of both its ends": (90001643,),
     "the ends of a message behind all of its channel were not told": (90000469,),
     "members that go on were told as away from those who have a call too many": (90005510,),
     "a new phase of a rank was told as its departure, beside a wrong peer": (310009021,),
@@ -606,6 +628,12 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "who alone went on from a call as nobody does": (
+        7000003066,
+        7000012733,
+        7000014263,
+        7000004531,
+    ),
     "one call too many, where its peers' orders are their own": (
         900016409,
         900016448,
