@@ -80,6 +80,9 @@ SIBLING_GROUPS = 4
 LONG_PAST = 16
 #: Other ranks that have to go on alike from a place for the one that does not to be the odd one.
 SUCCESSOR_VOTERS = 2
+#: Places that follow one for it to have a usual one among them: behind a line of messages that come
+#: with data any size may, and each would be held against all others.
+MOST_SUCCESSORS = 16
 #: Places in front of one by which ranks are compared that came to it, the latest: more than a layer
 #: has.
 PRECEDING_PLACES = 12

@@ -8,6 +8,7 @@ place, as each rank has as many as it has peers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.thresholds import (
     FOLLOWING_PLACES,
+    MOST_SUCCESSORS,
     PRECEDING_PLACES,
     SUCCESSOR_VOTERS,
 )
@@ -94,7 +96,12 @@ def find_unusual_successor(
             after.setdefault(path.tokens[at - 1], []).append(place)
             if not place.is_end:
                 places.setdefault(place.step, []).append(place)
-    once = [found[0] for found in places.values() if len(found) == 1]
+    several = Counter(before for before, _ in places)
+    once = [
+        found[0]
+        for (before, _), found in places.items()
+        if len(found) == 1 and several[before] <= MOST_SUCCESSORS
+    ]
     unusual = [(one, others) for one in once if (others := _nearest(one, after[one.step[0]]))]
     # Where several take orders of their own nobody is the exception.
     if len({one.path.rank for one, theirs in unusual if _are_collectives(one, theirs[0])}) > 1:
