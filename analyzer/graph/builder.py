@@ -51,7 +51,7 @@ from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
+from hanglab.analyzer.matching.message_mismatches import find_message_mismatches, without_shifted
 from hanglab.analyzer.wording import Need, need_dump, need_later_dump, need_whole_dump
 from hanglab.analyzer.worlds.thresholds import LONGEST_IDLE_NS
 
@@ -166,7 +166,10 @@ class _Builder:
             divergences=divergences,
             silent_mismatches=silent,
             mismatched_messages=mismatched_messages(
-                [m for m in mismatches if not any(m is one.mismatch for one in misdirected)], lookup
+                without_shifted(
+                    [m for m in mismatches if not any(m is one.mismatch for one in misdirected)]
+                ),
+                lookup,
             ),
             added=added,
             lookup=lookup,

@@ -9,7 +9,7 @@ place, as each rank has as many as it has peers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,7 +90,8 @@ def find_unusual_successor(
     """
     places: dict[tuple[Token, Token], list[_PathPlace]] = {}
     after: dict[Token, list[_PathPlace]] = {}
-    for path in _paths(orders):
+    paths = _paths(orders)
+    for path in paths:
         for at in range(1, len(path.tokens) + 1):
             place = _PathPlace(path, at)
             after.setdefault(path.tokens[at - 1], []).append(place)
@@ -109,7 +110,7 @@ def find_unusual_successor(
     departed: dict[int, LeftOrder] = {}
     for one, others in sorted(unusual, key=lambda two: (two[0].path.rank, two[0].at)):
         if len({other.path.rank for other in others}) <= 1 + _unheard(
-            (one, *others), orders, members
+            (one, *others), paths, members
         ):
             continue  # As many may have gone its way.
         left = _departure(one, others, members)
@@ -118,21 +119,32 @@ def find_unusual_successor(
     return next(iter(departed.values())) if len(departed) == 1 else None
 
 
-def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> Iterator[_Path]:
+def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> list[_Path]:
+    """Paths of the threads of which every call is known, as far as all tell of theirs alike."""
     threads = [one for mine in orders.values() for one in mine if one.issued]
-    lined = all(one.sites for one in threads)
-    for order in threads:
-        tokens: list[Token] = [_START] if order.whole else []
-        calls: list[IssuedCall | None] = [None] if order.whole else []
-        for one in order.issued:
-            numbers = one.numbers
-            kind = numbers.site if one.message else numbers.call
-            token = (one.message, kind if lined else None if one.message else numbers.plain)
-            if one.message and tokens and tokens[-1] == token:
-                continue
+    threads = [one for one in threads if all(call.known for call in one.issued)]
+    lined, sized = all(one.sites for one in threads), all(one.sized for one in threads)
+    if not (lined or sized):
+        return []
+
+    def name(one: IssuedCall) -> Token:
+        if one.message:
+            return one.message, one.site if lined else None
+        numbers = one.numbers
+        return one.message, (numbers.call if sized else numbers.lined) if lined else numbers.plain
+
+    return [_path(order, name) for order in threads]
+
+
+def _path(order: IssuedOrder, name: Callable[[IssuedCall], Token]) -> _Path:
+    tokens: list[Token] = [_START] if order.whole else []
+    calls: list[IssuedCall | None] = [None] if order.whole else []
+    for one in order.issued:
+        token = name(one)
+        if not (one.message and tokens and tokens[-1] == token):
             tokens.append(token)
             calls.append(one)
-        yield _Path(order.rank, tokens, calls)
+    return _Path(order.rank, tokens, calls)
 
 
 def _departure(
@@ -199,13 +211,12 @@ def _is_one_call(mine: _PathPlace, theirs: _PathPlace) -> bool:
 
 
 def _unheard(
-    places: Sequence[_PathPlace],
-    orders: Mapping[int, Sequence[IssuedOrder]],
-    members: Sequence[Collection[int]],
+    places: Sequence[_PathPlace], paths: Sequence[_Path], members: Sequence[Collection[int]]
 ) -> int:
-    """Number of ranks with a part in the collectives there of whose orders nothing is known."""
+    """Number of ranks with a part in the collectives there whose paths are not known."""
     calls = [one.call for one in places if one.call is not None and not one.call.message]
-    return len(frozenset().union(*(members[one.place] for one in calls)) - orders.keys())
+    ranks = frozenset().union(*(members[one.place] for one in calls))
+    return len(ranks - {path.rank for path in paths})
 
 
 def _is_collective(place: _PathPlace) -> bool:
