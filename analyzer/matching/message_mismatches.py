@@ -125,7 +125,10 @@ def _first_open(
     if difference is None:
         return None
     ends = zip((sender, receiver), (sent, taken), positions, strict=True)
-    if not any(stands_in(merged.ranks[rank], channel, at) for rank, channel, at in ends):
+    if not any(
+        stands_in(merged.ranks[rank], channel, at) and not _may_have_met(rank, channel, at, merged)
+        for rank, channel, at in ends
+    ):
         return None
     return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, None)
 
@@ -224,6 +227,14 @@ def stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
     return any(
         channel.holds(pending, position) and pending.order == oldest for pending in summary.pending
     )
+
+
+def _may_have_met(rank: int, channel: P2PChannel, position: int, merged: MergedSummaries) -> bool:
+    """True if a message is of a batch with others: it waits for these to end, met or not."""
+    pending = merged.ranks[rank].pending
+    orders = {one.order for one in pending if channel.holds(one, position)}
+    batch = [one for one in pending if one.order in orders]
+    return len({frozenset((one.src, one.dst)) for one in batch}) > 1
 
 
 def _first(
