@@ -113,7 +113,7 @@ def find_unusual_successor(
             (one, *others), paths, members
         ):
             continue  # As many may have gone its way.
-        left = _departure(one, others, members)
+        left = _departure(one, others, members, places.keys())
         if left is not None:
             departed.setdefault(left.rank, left)
     return next(iter(departed.values())) if len(departed) == 1 else None
@@ -148,10 +148,16 @@ def _path(order: IssuedOrder, name: Callable[[IssuedCall], Token]) -> _Path:
 
 
 def _departure(
-    mine: _PathPlace, others: Sequence[_PathPlace], members: Sequence[Collection[int]]
+    mine: _PathPlace,
+    others: Sequence[_PathPlace],
+    members: Sequence[Collection[int]],
+    steps: Collection[tuple[Token, Token]],
 ) -> LeftOrder | None:
-    """The departure at a place to which nobody else came from there, but ``others`` to one."""
-    edit = _edit(mine, others, members)
+    """The departure at a place to which nobody else came from there, but ``others`` to one.
+
+    ``steps`` are all places with the one before each.
+    """
+    edit = _edit(mine, others, members, steps)
     if edit is None:
         return None
     groups = [members[one.call.place] for one in others if one.call and not one.call.message]
@@ -171,7 +177,10 @@ def _departure(
 
 
 def _edit(
-    mine: _PathPlace, others: Sequence[_PathPlace], members: Sequence[Collection[int]]
+    mine: _PathPlace,
+    others: Sequence[_PathPlace],
+    members: Sequence[Collection[int]],
+    steps: Collection[tuple[Token, Token]],
 ) -> Edit | None:
     """The edit by which a rank went on otherwise than others, of a collective.
 
@@ -196,7 +205,9 @@ def _edit(
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
     if _are_collectives(mine, theirs) and not all(one.is_past(mine) for one in others):
-        if Edit.ADDED in proved or (again and Edit.ADDED in possible):
+        # What comes next but one may have come first.
+        twice = again and (theirs.token, mine.token) not in steps
+        if Edit.ADDED in proved or (twice and Edit.ADDED in possible):
             return Edit.ADDED
     return None
 
