@@ -26,6 +26,7 @@ from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_s
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
 from hanglab.analyzer.graph.rings import RingReader
 from hanglab.analyzer.graph.roots import WaitRoots, end_is_lost, find_roots, may_hide, reaching
+from hanglab.analyzer.graph.shifted_messages import without_shifted
 from hanglab.analyzer.graph.single_calls import (
     added_calls,
     calls_on_wrong_group,
@@ -51,7 +52,7 @@ from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.analyzer.matching.message_mismatches import find_message_mismatches, without_shifted
+from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
 from hanglab.analyzer.wording import Need, need_dump, need_later_dump, need_whole_dump
 from hanglab.analyzer.worlds.thresholds import LONGEST_IDLE_NS
 

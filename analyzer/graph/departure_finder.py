@@ -117,7 +117,12 @@ class DepartureFinder:
         """The rank that went on as nobody does, where that explains who waits for whom."""
         members = [group.members for group in self._group_table.groups]
         found = find_unusual_successor(self._message_orders.by_rank, members)
-        return found if found is not None and explains(found.rank, frozenset(), waits) else None
+        if found is None or not explains(found.rank, frozenset(), waits):
+            return None
+        # Whoever waits for one that waits for nobody need not have left anything out.
+        awaited = {rank for one in waits.first(found.rank) for rank in one.absent}
+        idle = found.edit is Edit.LEFT_OUT and not awaited <= waits.by_rank.keys()
+        return None if idle else found
 
     @property
     def _is_unnamed(self) -> bool:

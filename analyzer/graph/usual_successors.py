@@ -63,6 +63,11 @@ class _PathPlace(NamedTuple):
     def following(self) -> list[Token]:
         return self.path.tokens[self.at : self.at + FOLLOWING_PLACES]
 
+    @property
+    def next_collective(self) -> _PathPlace | None:
+        later = (_PathPlace(self.path, at) for at in range(self.at + 1, len(self.path.tokens)))
+        return next((one for one in later if _is_collective(one)), None)
+
     def is_past(self, other: _PathPlace) -> bool:
         """True if by its number the rank has made another's collective, or a later one, before."""
         call = other.call
@@ -160,8 +165,7 @@ def _departure(
     edit = _edit(mine, others, members, steps)
     if edit is None:
         return None
-    groups = [members[one.call.place] for one in others if one.call and not one.call.message]
-    if edit is Edit.LEFT_OUT and not any(mine.path.rank in group for group in groups):
+    if edit is Edit.LEFT_OUT and not any(_has_part(mine.path.rank, o, members) for o in others):
         return None  # It has no part in what the others call there.
     longest = max(others, key=lambda one: len(one.following))
     assert mine.call is not None and longest.call is not None
@@ -193,23 +197,46 @@ def _edit(
     proved = frozenset[Edit]().union(*(one.proved for one in partings))
     if Edit.SWAPPED in proved or _is_one_call(mine, theirs):
         return None
-    may_lack = _is_collective(theirs) and not all(mine.is_past(one) for one in others)
+    # What it is a member of: of another replica's calls it has made none.
+    shared = [one for one in others if _has_part(mine.path.rank, one, members)]
+    may_lack = _is_collective(theirs) and not all(mine.is_past(one) for one in shared)
     if may_lack and Edit.LEFT_OUT in proved:
         return Edit.LEFT_OUT
     able = {one.path.rank for one in others if _may_come_to(one.path, mine, members)}
     if len(able) < SUCCESSOR_VOTERS:
         return None
     possible = frozenset.intersection(*(one.proved | one.possible for one in partings))
-    if may_lack and not again and not _makes_later(mine, theirs):
+    # Who waits in a message may wait for one that its other end has left out.
+    if may_lack and not again and _is_collective(mine) and not _makes_later(mine, theirs):
         if Edit.LEFT_OUT in possible:
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
-    if _are_collectives(mine, theirs) and not all(one.is_past(mine) for one in others):
+    if _are_collectives(mine, theirs) and not any(_is_made_by(one.path, mine) for one in others):
         # What comes next but one may have come first.
         twice = again and (theirs.token, mine.token) not in steps
         if Edit.ADDED in proved or (twice and Edit.ADDED in possible):
             return Edit.ADDED
     return None
+
+
+def _has_part(rank: int, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
+    call = place.call
+    return call is not None and not call.message and rank in members[call.place]
+
+
+def _is_made_by(path: _Path, place: _PathPlace) -> bool:
+    """True if a rank has made the very collective of a place, and the next one behind it as well.
+
+    From whichever line.  One too many meets a later one of others, which have another behind it.
+    """
+    following = place.next_collective
+    for at in range(len(path.calls)):
+        other = _PathPlace(path, at)
+        if _is_one_call(place, other):
+            theirs = other.next_collective
+            if following is None or (theirs is not None and _is_one_call(following, theirs)):
+                return True
+    return False
 
 
 def _is_one_call(mine: _PathPlace, theirs: _PathPlace) -> bool:
@@ -247,9 +274,7 @@ def _makes_later(mine: _PathPlace, theirs: _PathPlace) -> bool:
 
 def _may_come_to(path: _Path, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
     """True if a place is not of another rank's role alone, such as to log, or to lead."""
-    call = place.call
-    shared = call is not None and not call.message and path.rank in members[call.place]
-    return shared or place.token in path.tokens
+    return _has_part(path.rank, place, members) or place.token in path.tokens
 
 
 def _nearest(mine: _PathPlace, came: Sequence[_PathPlace]) -> list[_PathPlace]:

@@ -60,19 +60,6 @@ def find_message_mismatches(
     return found
 
 
-def without_shifted(mismatches: Sequence[MessageMismatch]) -> list[MessageMismatch]:
-    """Mismatches without those of which nothing tells an end, if no rank is an end of all of these.
-
-    No one rank's arguments are wrong there: messages of several meet others of other rounds, behind
-    one that was left out, or is too many, or by dumps of several moments.
-    """
-    untold = [one for one in mismatches if one.deviating is None and not one.finished]
-    ends = [{one.sender, one.receiver} for one in untold]
-    if len(ends) < 2 or set.intersection(*ends):
-        return list(mismatches)
-    return [one for one in mismatches if one.deviating is not None or one.finished]
-
-
 def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[MessageMismatch]:
     mine = part_of(sender, group)
     for sent in mine.channels if mine is not None else ():

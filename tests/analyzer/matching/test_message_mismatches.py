@@ -227,3 +227,23 @@ def test_a_message_that_its_receiver_lacks_went_to_one_who_never_takes_any() -> 
     graph = build_wait_for_graph(dumps.values())
     (found,) = graph.unmatched
     assert (found.deviating, found.call.rank, graph.mismatched_messages) == ((0,), 1, [])
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_sizes_of_pairs_apart_may_be_one_mistake_of_all_and_those_of_a_chain_are_a_shift(
+    chained: bool,
+) -> None:
+    """Of four in a ring whose sends meet receives of other rounds nobody's size is wrong."""
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 0)] if chained else [(0, 1), (2, 3)]
+    rows: list[list[Row]] = [[] for _ in range(4)]
+    numbers = [0] * 4
+    for number, (a, b) in enumerate(pairs):
+        for rank, op, numel in ((a, f"send {a}->{b}", 8 + number), (b, f"recv {b}<-{a}", 4)):
+            numbers[rank] += 1
+            size = [[numel]]
+            rows[rank].append(
+                Row(op, 0, done=False, inputs=size, outputs=size, p2p_seq=numbers[rank])
+            )
+    dumps = [columns(rank, mine, members=world(4)) for rank, mine in enumerate(rows)]
+    found = [{m.sent.rank, m.taken.rank} for m in build_wait_for_graph(dumps).mismatched_messages]
+    assert found == ([] if chained else [{0, 1}, {2, 3}])

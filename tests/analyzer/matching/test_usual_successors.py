@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from graph_rows import Row, columns
@@ -21,8 +21,10 @@ WORLD, NEAR, FAR = "0", "1", "2"
 MEMBERS = {WORLD: [0, 1, 2, 3, 4, 5], NEAR: [0, 1, 2], FAR: [3, 4, 5]}
 
 
-def dump_of(rank: int, calls: Sequence[Called]) -> RankDump:
-    """The buffer of a rank that waits in the last of its calls."""
+def dump_of(
+    rank: int, calls: Sequence[Called], unfinished: int, members: Mapping[str, Sequence[int]]
+) -> RankDump:
+    """The buffer of a rank whose last calls have not ended."""
     numbers: Counter[tuple[str, bool]] = Counter()
     rows = []
     for place, (group, op, line, other) in enumerate(calls):
@@ -35,19 +37,25 @@ def dump_of(rank: int, calls: Sequence[Called]) -> RankDump:
                 name if message else op,
                 0 if message else numbers[group, False],
                 group=group,
-                done=place < len(calls) - 1,
+                done=place < len(calls) - unfinished,
                 inputs=((4,),) if message else ((other,),),
                 line=line,
                 p2p_seq=numbers[group, True] if message else 0,
                 extra={"thread_id": "7", "thread_name": "python"},
             )
         )
-    mine = {group: members for group, members in MEMBERS.items() if rank in members}
+    mine = {group: ranks for group, ranks in members.items() if rank in ranks}
     return columns(rank, rows, members=mine)
 
 
-def findings(ranks: Sequence[Sequence[Called]]) -> list[Finding]:
-    dumps = [dump_of(rank, calls) for rank, calls in enumerate(ranks)]
+def findings(
+    ranks: Sequence[Sequence[Called]],
+    *,
+    idle: Collection[int] = (),
+    members: Mapping[str, Sequence[int]] = MEMBERS,
+) -> list[Finding]:
+    """Findings on ranks that wait in the last of their calls, but for those ``idle``."""
+    dumps = [dump_of(r, calls, r not in idle, members) for r, calls in enumerate(ranks)]
     return synchronization_findings(build_wait_for_graph(dumps))
 
 
@@ -90,3 +98,53 @@ def test_a_loop_that_data_end_may_take_another_turn() -> None:
     ranks[0] = [(WORLD, SEND, 10, 1), (WORLD, RECV, 12, 1)] * 2 + [(WORLD, SEND, 10, 4)]
     ranks[4] = turn * 2 + turn[:1]
     assert all(one.culprits != [4] for one in findings(ranks))
+
+
+#: Six that train, and one that serves all of them.
+SERVED = {WORLD: list(range(7)), NEAR: list(range(6))}
+
+
+def ask(peer: int) -> list[Called]:
+    """By a helper that all use."""
+    return [(WORLD, SEND, 20, peer), (WORLD, RECV, 22, peer)]
+
+
+def test_who_asks_a_server_that_stopped_has_left_nothing_out() -> None:
+    begin: list[Called] = [*ask(6), (NEAR, "all_reduce", 10, 8)]
+    ranks = [[*begin, (NEAR, "barrier", 30, 1)] for _ in range(6)]
+    ranks[0] = [*begin, *ask(6)]
+    serving = [one for r in range(6) for one in ((WORLD, RECV, 40, r), (WORLD, SEND, 42, r))]
+    ranks.append([*serving, (WORLD, RECV, 40, 0)])
+    (found,) = findings(ranks, idle=[6], members=SERVED)
+    assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [6])
+
+
+def test_a_collective_that_all_make_is_nobody_s_extra() -> None:
+    """Though one comes to it from a helper, and all others from a line of their own."""
+    step: list[Called] = [(NEAR, "all_reduce", 8, 16), (NEAR, "all_reduce", 10, 8)]
+    ranks = [[*ask(6), *step, (NEAR, "barrier", 30, 1), *step[:1]] for _ in range(6)]
+    ranks[0] = [*ask(6), *step, *ask(6), (NEAR, "barrier", 30, 1), *step[:1]]
+    ranks[2][-1] = (WORLD, RECV, 50, 5)
+    serving = [one for r in range(6) for one in ((WORLD, RECV, 40, r), (WORLD, SEND, 42, r))]
+    ranks.append([*serving, (WORLD, RECV, 40, 0), (WORLD, SEND, 42, 0), (WORLD, RECV, 40, 0)])
+    assert all(0 not in one.culprits for one in findings(ranks, members=SERVED))
+
+
+def test_a_message_that_lacks_is_of_both_its_ends() -> None:
+    """Its sender may have left it out, and who waits for it what all others wait in."""
+    step: list[Called] = [(WORLD, "all_reduce", 8, 16), (WORLD, "all_gather", 10, 8)]
+    ranks = [[*ask(r ^ 1), *step, (WORLD, "barrier", 30, 1)] for r in range(6)]
+    ranks[0] = [*ask(1), *step, (WORLD, RECV, 22, 1)]
+    (found,) = findings(ranks)
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+
+
+def test_what_a_rank_did_earlier_it_has_not_left_out() -> None:
+    """Others of its place are those of its groups: of another replica's calls it makes none."""
+    end: list[Called] = [(WORLD, "barrier", 30, 1), (WORLD, "all_reduce", 8, 16)]
+    first: Called = (WORLD, "all_reduce", 8, 16)
+    gather: Called = (WORLD, "all_gather", 10, 8)
+    ranks = [[first, gather, (own(r), "all_reduce", 12, 1), *end] for r in range(6)]
+    ranks[0] = [first, (NEAR, "all_reduce", 11, 1), gather, *end]
+    ranks[5][-1] = (WORLD, RECV, 50, 4)
+    assert all(0 not in one.culprits for one in findings(ranks))
