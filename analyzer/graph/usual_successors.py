@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.thresholds import (
     FOLLOWING_PLACES,
+    KNOWN_ROUNDS,
     MOST_SUCCESSORS,
     PRECEDING_PLACES,
     SUCCESSOR_VOTERS,
@@ -206,8 +208,11 @@ def _edit(
     if len(able) < SUCCESSOR_VOTERS:
         return None
     possible = frozenset.intersection(*(one.proved | one.possible for one in partings))
-    # Who waits in a message may wait for one that its other end has left out.
-    if may_lack and not again and _is_collective(mine) and not _makes_later(mine, theirs):
+    # Who waits in a message may wait for one that its other end has left out, unless the rank had
+    # the collective there each time before.
+    before = list(pairwise(mine.path.tokens[: mine.at])).count(theirs.step)
+    told = _is_collective(mine) or before >= KNOWN_ROUNDS
+    if may_lack and told and not again and not _makes_later(mine, theirs):
         if Edit.LEFT_OUT in possible:
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.

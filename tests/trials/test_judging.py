@@ -774,7 +774,6 @@ TOLD = {
 OPEN = (800155, 800595, 800639, 800668, 801126, 800190, 802952)
 #: Seeds whose messages no file counts, or whose other end, end, or date no file holds.
 UNCOUNTED = {
-    "a message of a batch may have met, whatever the others of it wait for": (6003218,),
     "rings have lost what peers did in the operation whose arguments differ": (
         50000032,
         50000941,
