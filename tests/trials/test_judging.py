@@ -820,6 +820,13 @@ def cases() -> list[object]:
     return [*(seed for seed in good if seed not in FALSE_SEEDS), *still_false]
 
 
+@pytest.mark.parametrize(("seed", "partners"), [(7100002512, {1, 3}), (4000001482, {0})])
+def test_a_ring_of_first_messages_is_of_all_its_ranks(seed: int, partners: set[int]) -> None:
+    """One whose messages were exchanged before is not: what went on before tells."""
+    trial = make_trial(seed)
+    assert trial is not None and trial.partners == partners
+
+
 @pytest.mark.parametrize("seed", cases())
 def test_no_verdict_is_false(seed: int) -> None:
     result = try_seed(seed)
