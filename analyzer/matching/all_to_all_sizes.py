@@ -10,6 +10,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.missing_votes import outvotes
+from hanglab.analyzer.matching.shifted_exchanges import find_shifted_member
 from hanglab.analyzer.matching.signatures import call_site, splits_of
 from hanglab.analyzer.matching.thresholds import (
     COMPARED_EXCHANGES,
@@ -66,13 +67,17 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
     alone = tuple(common) if len(pairs) > 1 and len(common) == 1 else ()
     if len(involved) > 2 and not alone:
         alone = _out_of_turn(group, lookup, seq)
+    shifted = find_shifted_member(group, lookup, seq) if len(involved) > 2 and not alone else None
+    if shifted is not None:
+        alone = (shifted.rank,)
     return Divergence(
         group=group.group,
         seq=seq,
-        difference=Difference.SPLITS,
+        difference=Difference.SPLITS if shifted is None else Difference.OPERATION,
         calls=calls,
         deviating=alone,
         candidates=() if alone else tuple(involved),
+        skipped=shifted is not None and shifted.left_out,
         unknown_calls=_unknown_calls(group, calls, seq),
     )
 
