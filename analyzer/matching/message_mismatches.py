@@ -3,6 +3,7 @@
 A channel (group, both ends, tag) keeps its order, so the n-th send meets the n-th receive, as long
 as both ends are known from their first message on.  Where a ring has lost the first ones, the first
 that are open on both sides meet if one of them is what its rank stands in: nothing else keeps it.
+Each has to be known for the first that is open: one that has ended before it tells.
 """
 
 from __future__ import annotations
@@ -111,13 +112,32 @@ def _first_open(
     difference = _difference(pair[0], pair[1])
     if difference is None:
         return None
-    ends = zip((sender, receiver), (sent, taken), positions, strict=True)
+    ends = tuple(zip((sender, receiver), (sent, taken), positions, strict=True))
+    if not all(_is_first_open(*end, group, merged) for end in ends):
+        return None
     if not any(
         stands_in(merged.ranks[rank], channel, at) and not _may_have_met(rank, channel, at, merged)
         for rank, channel, at in ends
     ):
         return None
     return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, None)
+
+
+def _is_first_open(
+    rank: int, channel: P2PChannel, at: int, group: ResolvedGroup, merged: MergedSummaries
+) -> bool:
+    """False if older messages of the channel, which the ring has dropped, may be open as well.
+
+    The messages between two ranks end in order, whichever way they go.
+    """
+    part = part_of(rank, group)
+    assert part is not None
+    return (
+        at > 0
+        or merged.ranks[rank].undropped
+        or part.active_only
+        or any(c.done and {c.src, c.dst} == {channel.src, channel.dst} for c in part.channels)
+    )
 
 
 def _first_of_ended_sends(
@@ -142,8 +162,11 @@ def _first_of_ended_sends(
     last = sent.posted - taken.posted + at
     parts = part_of(sender, group), part_of(receiver, group)
     before, after = (ABSENT if part is None else part.unseen for part in parts)
+    certain = ABSENT not in (before, after) and at + after < sent.posted
+    if odd not in sends and not (certain or _is_past_messages(merged.ranks[sender])):
+        return None  # What it takes may have yet to be sent.
     fitting = {last}
-    if ABSENT not in (before, after) and at + after < sent.posted:
+    if certain:
         fitting.update(range(max(0, at - before), at + after + 1))
     here = sends.index(odd) if odd in sends else max(0, last)
     if here not in fitting or (odd in receives and receives[at] != odd):
@@ -267,8 +290,11 @@ def _is_through(summary: RankSummary) -> bool:
 
     One that was dumped on its way may be anywhere.
     """
-    if not summary.pending:
-        return summary.informative
+    return _is_past_messages(summary) if summary.pending else summary.informative
+
+
+def _is_past_messages(summary: RankSummary) -> bool:
+    """True if a rank waits in a collective behind its messages."""
     last = max((one.order for one in summary.pending if one.seq is None), default=ABSENT)
     return any(one.seq is not None and one.order > last for one in summary.pending)
 
