@@ -19,6 +19,7 @@ from hanglab.analyzer.matching.claimed_roots import find_root_conflict
 from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.issue_order import find_rank_ahead
+from hanglab.analyzer.matching.lines_elsewhere import label_by_lines_elsewhere
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site, difference
@@ -60,6 +61,10 @@ def divergences_of(
         if divergence is not None:
             found.append(divergence)
             places[place] = divergence.seq
+    if any(one.difference is Difference.CALL_SITE for one in found):
+        by_group = {group.group: sequences_of(merged, group, table) for group in group_table.groups}
+        for divergence in found:
+            label_by_lines_elsewhere(divergence, by_group)
     return found, places, silent
 
 

@@ -332,21 +332,27 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
     """
     mine, theirs = sequences.site(base.code), sequences.site(other.code)
     operation = sequences.table[base.code][OPERATION]
-    met = [
-        (x[SITE], y[SITE])
+    known = [
+        (x, y)
         for x, y in zip(
             reversed(sequences.signatures(base.ranks[0], None, seq)),
             reversed(sequences.signatures(other.ranks[0], None, seq)),
             strict=False,
         )
-        if x and y and x[SITE] and y[SITE] and x[OPERATION] == y[OPERATION] == operation
+        if x and y and x[SITE] and y[SITE] and x[OPERATION] == y[OPERATION]
     ]
+    met = [(x[SITE], y[SITE]) for x, y in known if x[OPERATION] == operation]
     if (mine, theirs) in met:
         return True
-    apart = all(x != mine and y != theirs for x, y in met)
-    # Who is ahead, or behind, comes to the lines of the others.
-    own = {mine, *(x for x, _ in met)}.isdisjoint({theirs, *(y for _, y in met)})
-    return len(met) >= MET_APART and apart and own
+    # Or they have come into branches of their own, and made the last calls there, whatever these.
+    last = [(x[SITE], y[SITE]) for x, y in known[:MET_APART]]
+    return any(
+        len(pairs) >= MET_APART
+        and all(x != mine and y != theirs for x, y in pairs)
+        # Who is ahead, or behind, comes to the lines of the others.
+        and {mine, *(x for x, _ in pairs)}.isdisjoint({theirs, *(y for _, y in pairs)})
+        for pairs in (met, last)
+    )
 
 
 def _usually_calls(sequences: Sequences, seq: int, base: _Side, other: _Side) -> bool:
