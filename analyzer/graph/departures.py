@@ -131,19 +131,22 @@ class ProgramOrders:
     def _is_shared(self, side: PartedOrders, siding: frozenset[int]) -> bool:
         """True if a third rank made the call at which the first left the order, behind the same.
 
-        One that has a part in the call that the second made there, and in what that one would do;
-        none of ``siding``, who left it alike.
+        One that has a part in the call that the second made there, and in what that one would do.
+        Or in a replica of its own, if the first has no part in that call either.  None of
+        ``siding``, who left it alike.
         """
         call, other = side.calls
         before = side.here[side.parting.mine - 1] if side.parting.mine else None
         if call is None or before is None:
             return False
+        outside = other is not None and other.place not in side.mine.places
+        is_same = _is_of_another_group if outside else IssuedCall.is_one_with
         return any(
-            before.is_one_with(one) and call.is_one_with(then)
+            is_same(before, one) and is_same(call, then)
             for rank, orders in self._orders.items()
             if rank not in siding | {side.mine.rank, side.theirs.rank}
             for order in orders
-            if other is None or other.place in order.places
+            if other is None or outside or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
         )
 
@@ -204,7 +207,8 @@ class ProgramOrders:
                 call, _ = side.calls
                 if side.breaks_rounds:
                     return side.mine.rank
-                if side.parting.proved == {Edit.ADDED} and call is not None:
+                # In what a ring has lost the parting's call is no more than the first that is left.
+                if side.parting.proved == {Edit.ADDED} and call is not None and not side.counted:
                     group, rank = self._groups[call.place], side.mine.rank
                     progress = [group.progress.get(m) for m in group.members if m != rank]
                     # Who stands before the last one has shown nothing of what comes then.
@@ -411,6 +415,12 @@ class ProgramOrders:
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         alike = self._replicas.run_alike(mine.rank, theirs.rank)
         return [one for one in mine.issued if one.place in common or (one.site in sites and alike)]
+
+
+def _is_of_another_group(one: IssuedCall, other: IssuedCall) -> bool:
+    """True if two calls are the same, from one line, of two groups."""
+    same = one.site is not None and one.numbers.call == other.numbers.call
+    return same and one.place != other.place
 
 
 def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:

@@ -112,10 +112,15 @@ class OwnOrder:
         return predict_edit(self.tokens, [*past, *due], Parting(at, at, frozenset(), frozenset()))
 
 
-def read_own_order(order: IssuedOrder) -> OwnOrder | None:
-    """The rank's own order; None where it has not repeated itself."""
+def read_own_order(order: IssuedOrder, *, sized: bool = True) -> OwnOrder | None:
+    """The rank's own order; None where it has not repeated itself.
+
+    Unless ``sized``, whatever the sizes of its calls, and the peers of its messages.
+    """
     issued = order.issued
-    tokens: list[Token] = [(one.place, one.numbers.own) for one in issued]
+    tokens: list[Token] = [
+        (one.place, one.numbers.own if sized else one.numbers.lined) for one in issued
+    ]
     for latest in (one for one in LATEST_ISSUED if one < len(tokens)):
         past = tokens[: len(tokens) - latest]
         period = period_of(past)
@@ -149,12 +154,15 @@ def may_repeat(order: IssuedOrder, index: int, *, alone: bool) -> bool:
     if until is None:
         return False
     place = order.issued[until].place
-    own = read_own_order(replace(order, issued=order.issued[: until + 1]))
+    so_far = replace(order, issued=order.issued[: until + 1])
+    own = read_own_order(so_far)
     if own is not None and own.broken is None:
         return False
+    by_line = read_own_order(so_far, sized=False)
+    if by_line is not None and by_line.broken is None and by_line.tokens[-2] != by_line.tokens[-1]:
+        return False  # Of the same call several times in a row one more would be as due.
     known = own is not None and own.is_repeated and own.at_break.place == place
     made = [(one.place, one.numbers.own) for one in order.issued[: until + 1]]
-    # What it made twice at once before is no news.
     first: dict[tuple[int, int], int] = {}
     for at, (one, then) in enumerate(pairwise(made), start=1):
         if one == then and one[0] == place:
@@ -165,21 +173,32 @@ def may_repeat(order: IssuedOrder, index: int, *, alone: bool) -> bool:
 def repeats_at_once(order: IssuedOrder, index: int) -> bool:
     """True if the rank's collective with that index is the one before it again, as never before.
 
-    And if it made other calls as well, and none from that line on other groups: else it may be in
-    a loop.
+    And if it made other calls as well, and its line never went on from there to another group: else
+    it may be in a loop.
     """
     until = _place_of(order, index)
     return until is not None and _repeats_at_once(order, until)
 
 
 def _repeats_at_once(order: IssuedOrder, until: int) -> bool:
-    call = order.issued[until]
-    places = {one.place for one in order.issued if one.site is not None and one.site == call.site}
-    if len(places) > 1:
-        return False
     made = [(one.place, one.numbers.own) for one in order.issued[: until + 1]]
-    again = [one for one, then in pairwise(made) if one == then]
-    return len(set(made)) > 1 and made[-2] == made[-1] and again.count(made[-1]) == 1
+    call = order.issued[until]
+    if len(set(made)) < 2 or made[-2] != made[-1]:
+        return False
+    of_line = [one.place for one in order.issued[:until] if one.site == call.site is not None]
+    if any(one == call.place != then for one, then in pairwise(of_line)):
+        return False
+    # Of a line that makes each of its calls twice, whatever the sizes, that is no news.
+    again = [
+        _lined(one) for one, then in pairwise(order.issued)
+        if (one.place, one.numbers.own) == (then.place, then.numbers.own)
+    ]  # fmt: skip
+    return again.count(_lined(call)) == 1
+
+
+def _lined(one: IssuedCall) -> tuple[int, int]:
+    """A call by its line, where that is known; else by all that is."""
+    return one.place, one.numbers.own if one.site is None else one.numbers.lined
 
 
 def _place_of(order: IssuedOrder, index: int) -> int | None:

@@ -267,9 +267,11 @@ class RingReader:
         if len(cycle.keys) == 1:
             return cycle.keys
         lacking = [rank for rank, place in cycle.places.items() if place.absent or place.unknown]
-        if len(lacking) == 1 and len(cycle.places[lacking[0]].absent) > 1:
-            # It alone has issued all of the ring, and what several others have not.
-            return tuple(lacking)
+        if len(lacking) == 1:
+            # It alone has issued all of the ring, and what several have not who wait in the rest.
+            inside = {rank for place in cycle.places.values() for rank in place.waiters}
+            if len(inside.intersection(cycle.places[lacking[0]].absent)) > 1:
+                return tuple(lacking)
         alone = alone_in_order(cycle)
         if alone is not None:
             return (alone,)

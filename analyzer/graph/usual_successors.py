@@ -37,6 +37,10 @@ class _Path:
     tokens: list[Token]
     calls: list[IssuedCall | None]
 
+    @property
+    def is_whole(self) -> bool:
+        return self.tokens[0] == _START
+
 
 class _PathPlace(NamedTuple):
     """A place of a path, by its index there, or what has yet to come behind its last one."""
@@ -69,6 +73,18 @@ class _PathPlace(NamedTuple):
     def next_collective(self) -> _PathPlace | None:
         later = (_PathPlace(self.path, at) for at in range(self.at + 1, len(self.path.tokens)))
         return next((one for one in later if _is_collective(one)), None)
+
+    @property
+    def round(self) -> int | None:
+        """How often the rank has come to the place in front; None where its ring begins later."""
+        return self.path.tokens[: self.at].count(self.step[0]) if self.path.is_whole else None
+
+    def is_of_another_round(self, other: _PathPlace) -> bool:
+        """True if by its number another rank came from another call of the group than this one."""
+        mine, theirs = self.path.calls[self.at - 1], other.path.calls[other.at - 1]
+        if mine is None or theirs is None or mine.message or mine.place != theirs.place:
+            return False
+        return mine.seq != theirs.seq
 
     def is_past(self, other: _PathPlace) -> bool:
         """True if by its number the rank has made another's collective, or a later one, before."""
@@ -201,7 +217,10 @@ def _edit(
         return None
     # What it is a member of: of another replica's calls it has made none.
     shared = [one for one in others if _has_part(mine.path.rank, one, members)]
-    may_lack = _is_collective(theirs) and not all(mine.is_past(one) for one in shared)
+    # Others made it in other rounds as well.
+    now = [one for one in shared if one.round is not None and one.round == mine.round]
+    made = any(map(mine.is_past, now)) if now else all(map(mine.is_past, shared))
+    may_lack = _is_collective(theirs) and not made and _is_replicated(others, shared, members)
     if may_lack and Edit.LEFT_OUT in proved:
         return Edit.LEFT_OUT
     able = {one.path.rank for one in others if _may_come_to(one.path, mine, members)}
@@ -222,6 +241,20 @@ def _edit(
         if Edit.ADDED in proved or (twice and Edit.ADDED in possible):
             return Edit.ADDED
     return None
+
+
+def _is_replicated(
+    others: Sequence[_PathPlace],
+    shared: Sequence[_PathPlace],
+    members: Sequence[Collection[int]],
+) -> bool:
+    """True if the groups of the calls that ``others`` made are those of the ones shared, or apart.
+
+    Groups that overlap are no replicas: who is in one of them need not call what another calls.
+    """
+    places = {one.call.place for one in others if one.call is not None and not one.call.message}
+    own = {one.call.place for one in shared if one.call is not None}
+    return all(set(members[one]).isdisjoint(members[two]) for one in places - own for two in own)
 
 
 def _has_part(rank: int, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
@@ -286,9 +319,23 @@ def _nearest(mine: _PathPlace, came: Sequence[_PathPlace]) -> list[_PathPlace]:
     """Places of others that have the most in front of them in common with one of a rank's.
 
     Of several ranks, all of whom went on alike; else none.  Who has yet to go on from where it is
-    most like the rank has none.
+    most like the rank has none.  Nor has, of a call that does not come twice at once, who went on
+    in other rounds alone: a call may come in some.
     """
-    others = [(mine.shares_with(one), one) for one in came if one.path.rank != mine.path.rank]
+    passed = Counter(one.path.rank for one in came if not one.is_end)
+    again = mine.step[0] == mine.token
+    others = [
+        (mine.shares_with(one), one)
+        for one in came
+        if one.path.rank != mine.path.rank
+        and (
+            again
+            or (
+                not mine.is_of_another_round(one)
+                and (one.is_end or one.round is None or passed[one.path.rank] >= (mine.round or 0))
+            )
+        )
+    ]
     most: dict[int, tuple[int, bool]] = {}
     for shared, one in others:
         most[one.path.rank] = max(most.get(one.path.rank, (0, False)), (shared, one.is_end))
