@@ -51,6 +51,7 @@ from hanglab.harness.trials.losses import Loss
 from hanglab.harness.trials.lost_counts import counts_are_lost
 from hanglab.harness.trials.player import Play, Played
 from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, issues_of
+from hanglab.harness.trials.rings_of_waits import RingsOfWaits
 from hanglab.harness.trials.stopped_together import StoppedTogether
 
 #: Within which a job that ended may be called healthy by the times of its files, in seconds.
@@ -87,7 +88,8 @@ class Trial:
         found = {m for f in self.faults for m in partners(self.program, f, self._voters(f), dumped)}
         found |= {rank for f in self.faults for rank in self._alone_in_wait(f)}
         found |= {rank for f in self.faults for rank in self._may_have_swapped(f)}
-        found |= {rank for f in self.faults for rank in self._ring_of_messages(f)}
+        rings = RingsOfWaits(self.program, self.play, self.loss)
+        found |= {rank for f in self.faults for rank in rings.with_culprit(f)}
         found |= {rank for f in self.faults for rank in self._in_exchange(f)}
         found |= {rank for rank in dumped if self._waits_out_of_sight(rank)}
         return frozenset(found) - self.culprits
@@ -121,34 +123,6 @@ class Trial:
 
     def _number(self, played: Played) -> int:
         return self.dumped.issued(played.rank, played.group, played)
-
-    def _ring_of_messages(self, fault: Fault) -> set[int]:
-        """Ranks that wait for each other in a ring of messages with one that swapped two of its.
-
-        Any of them could have gone first, in a program as good as this one.  Or with one that left
-        a message out, or has one too many: any of them may have left out the message that it owes,
-        unless one like that was sent between the two before, which may tell.
-        """
-        if fault.kind not in ("order", "skip", "extra", "peer"):
-            return set()
-        oldest = (
-            next((issues_of(o.step)[0] for o in mine if o.done == inf), None)
-            for mine in self.play.operations
-        )
-        awaited = {
-            rank: issue for rank, issue in enumerate(oldest) if issue and issue.peer is not None
-        }
-        ring = [fault.rank]
-        while (last := awaited.get(ring[-1])) is not None and last.peer not in ring:
-            assert last.peer is not None
-            ring.append(last.peer)
-        if last is None or last.peer != fault.rank:
-            return set()
-        known = fault.kind != "order" and any(
-            o.done < inf and (issue.kind, issue.peer) == (awaited[rank].kind, awaited[rank].peer)
-            for rank in ring for o in self.play.operations[rank] for issue in issues_of(o.step)
-        )  # fmt: skip
-        return set() if known else {*ring}
 
     def _alone_in_wait(self, fault: Fault) -> set[int]:
         """The one that waits for a stopped host, where no other rank is on its way.
