@@ -256,7 +256,16 @@ class RingReader:
                     by: tuple[int, ...] = ()
                     if keeping and self._departures.may_repeat(peer, index, alone=alone):
                         by = (peer,)
-                    self.unmatched.append(Unmatched(calls[rank], calls[peer], by, queued=queued))
+                    likely = not by and _is_missed_by_others(rank, peer, waits)
+                    self.unmatched.append(
+                        Unmatched(
+                            calls[rank],
+                            calls[peer],
+                            (peer,) if likely else by,
+                            queued=queued,
+                            likely=likely,
+                        )
+                    )
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:
         indices = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
@@ -355,3 +364,15 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
+
+
+def _is_missed_by_others(rank: int, peer: int, waits: OpenOperations) -> bool:
+    """True if another rank, too, waits for ``peer`` in messages: one that owes several owes this.
+
+    Each of these would else have one too many.
+    """
+    return any(
+        other not in (rank, peer) and waiting.seq is None and peer in waiting.absent
+        for other in waits.by_rank
+        for waiting in waits.first(other)
+    )
