@@ -239,7 +239,7 @@ class OwnOrders:
             rank in waits.by_rank for rank in ranks
         ):
             return None
-        broken = [rank for rank in ranks if self._orders[rank].broken is not None]
+        broken = [rank for rank in ranks if self._has_broken(rank, waits)]
         in_order = [rank for rank in ranks if rank not in broken]
         if (
             len(broken) == 1
@@ -267,6 +267,12 @@ class OwnOrders:
             found = self._departure(in_order[0], broken[0], Edit.ADDED)
             return replace(found, left_by_others=True)
         return None
+
+    def _has_broken(self, rank: int, waits: OpenOperations) -> bool:
+        """True if a rank broke its order not behind what it waits in, where its loop may end."""
+        own = self._orders[rank]
+        waited = [waiting.waiters[rank].index for waiting in waits.first(rank)]
+        return own.broken is not None and own.at_break.index <= max(waited)
 
     def _is_made_by(self, ranks: Sequence[int], call: IssuedCall) -> bool:
         """True if one of ``ranks`` made the very call of another one."""

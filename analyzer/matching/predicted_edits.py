@@ -26,6 +26,7 @@ def predict_edit(mine: Sequence[Token], theirs: Sequence[Token], parting: Partin
         return None
     past = theirs[: there + 1]
     period = period_of(past) or 0
+    here = here[: period + 1]  # A loop may end behind a round of it.
     expected = [*past[-1:], *continuation(past, period + len(here))]
     kept = theirs[there : there + len(expected)]
     if list(kept) != expected[: len(kept)]:

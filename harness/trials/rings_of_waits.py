@@ -52,10 +52,18 @@ class RingsOfWaits(DumpedPlay):
         if peers == {None}:
             number = self.issued(rank, oldest.group, oldest)
             members = self.program.groups[oldest.group].members
-            lacking = {m for m in members if self.issued(m, oldest.group) < number}
+            lacking = {m for m in members if not self._takes_part(m, oldest.group, number)}
         else:
             lacking = {peer for peer in peers if peer is not None}
         return lacking.pop() if len(lacking) == 1 else None
+
+    def _takes_part(self, rank: int, group: str, number: int) -> bool:
+        """True if a rank has come to that collective of the group, and behind nothing else."""
+        return any(
+            o.group == group and o.started < inf and issues_of(o.step)[0].peer is None
+            and self.issued(rank, group, o) == number
+            for o in self.play.operations[rank]
+        )  # fmt: skip
 
     def _is_new(self, rank: int) -> bool:
         """True if nothing that the rank's file holds shows it come so to what it waits in."""

@@ -39,10 +39,6 @@ FALSE: dict[str, tuple[int, ...]] = {
     ),
     "a call too many or too few before a ring of groups is told as their order": (2000103158,),
     "a group of one stage under another name is told of both its ranks": (2000102632,),
-    "a collective or a message left out between steps is told of a pair of stages": (
-        2000107804,
-        2000205197,
-    ),
     "counts that were the same in two rounds, and then differ by right": (2000206419,),
     "dumps on their way, or without one rank's, are told as where it came to a stand": (29005956,),
     "a root that no buffer holds is told as a rank that is away": (29006468,),
@@ -70,6 +66,14 @@ MENDED = {
     ),
     "what two call of groups that overlap is no call of a replica": (7520002287,),
     "a message that its peer may have yet to send meets none": (7520002805,),
+    "an order that ends behind what its rank waits in is kept so far": (
+        2000107804,
+        2000205197,
+        7520003400,
+    ),
+    "others wait for further ranks than the one that a simulation leaves": (7520000498,),
+    "one that others miss in their messages owes this one, too": (7520003103,),
+    "the first call of a program may be made twice": (7520002852,),
     "who waits for a ring is no witness of its order": (7520004273,),
     "the first open message of a buffer may be behind others that it has dropped": (7500000223,),
     "counts in what buffers have lost are no votes for a number": (7500001448,),
@@ -89,6 +93,7 @@ MENDED = {
         7500000061,
         7500000329,
         7500010927,
+        7520003437,
     ),
     "sizes of messages were told that no one rank had in common, or that may have met already": (
         7000002879,
