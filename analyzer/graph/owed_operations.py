@@ -81,7 +81,8 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
         if late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
             order = OwedOrder.UNKNOWN  # A schedule of messages may have come to its next phase.
         if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
-            order = OwedOrder.LEFT_OUT
+            further = _is_further(entries, due, pending.index, waiter, missed, lookup)
+            order = OwedOrder.LEFT_OUT if further else OwedOrder.UNKNOWN
         goes_on = None
         if order is OwedOrder.IN_ORDER:
             served = _rows(lookup.entries(awaited), waiting, awaited, counterpart=True)
@@ -209,6 +210,30 @@ def _went_on(entries: Entries, due: Int64, index: int) -> bool:
     finished = np.searchsorted(thread[entries.retired[thread]], np.append(due, index))
     *before, since = np.diff(finished)
     return bool(since > max(before, default=since))
+
+
+def _is_further(
+    entries: Entries,
+    due: Int64,
+    index: int,
+    waiter: int,
+    missed: OpenOperation,
+    lookup: CallLookup,
+) -> bool:
+    """True if a rank has called more since the last ``due`` than who waits for it did before.
+
+    What both did in between, such as to evaluate, puts the one no further than the other.
+    """
+    theirs, pending = lookup.entries(waiter), missed.waiters[waiter]
+    rows = _rows(theirs, missed, waiter)
+    if theirs is None or rows is None or not len(rows[rows < pending.index]):
+        return True
+
+    def between(one: Entries, first: int, last: int) -> int:
+        return int((one.thread[first + 1 : last] == one.thread[last]).sum())
+
+    last = int(rows[rows < pending.index][-1])
+    return between(entries, int(due[-1]), index) > between(theirs, last, pending.index)
 
 
 def _goes_on(
