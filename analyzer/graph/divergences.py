@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -126,12 +126,14 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
         past = None if call is None else _earlier_arguments(call, index, lookup)
         if call is None or past is None or past.total() < USUAL_CALLS:
             return
-        now = value(call.op, call.arguments)
-        same = sum(n for one, n in past.items() if value(call.op, one) == now)
+        known = Counter[Hashable]()
+        for one, count in past.items():
+            known[value(call.op, one)] += count
+        same = known[value(call.op, call.arguments)]
         if same >= USUAL_CALLS:
             usual.append(rank)
-        elif not same:
-            new.append(rank)
+        elif not same and 1 not in known.values():
+            new.append(rank)  # Else data give them: a further one of its own is nothing new.
     if len(new) == len(usual) == 1:
         divergence.deviating, divergence.candidates = tuple(new), ()
 

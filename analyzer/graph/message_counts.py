@@ -155,6 +155,8 @@ def _of_pair(
     if most is not None and fewest is not None:
         # Of what it never did before nobody knows how often it may.
         if most and (count > most) != (other < fewest):
+            if missing and count <= most:
+                return None  # It may have been for one of those, who wait for the rank.
             return Miscount(waiting, rank, peer, rank if count > most else peer, likely=False)
         return None
     if missing and not other:
