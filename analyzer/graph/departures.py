@@ -140,7 +140,7 @@ class ProgramOrders:
         if call is None or before is None:
             return False
         outside = other is not None and other.place not in side.mine.places
-        is_same = _is_of_another_group if outside else IssuedCall.is_one_with
+        is_same = self._are_of_replicas if outside else IssuedCall.is_one_with
         return any(
             is_same(before, one) and is_same(call, then)
             for rank, orders in self._orders.items()
@@ -149,6 +149,18 @@ class ProgramOrders:
             if other is None or outside or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
         )
+
+    def _are_of_replicas(self, one: IssuedCall, other: IssuedCall) -> bool:
+        """True if two calls are the same under one number, from one line, of two replicas."""
+        if one.site is None or (one.seq, one.numbers.call) != (other.seq, other.numbers.call):
+            return False
+        mine, theirs = (set(self._groups[call.place].members) for call in (one, other))
+        alike = [set(group.members) for group in self._groups if len(group.members) == len(mine)]
+        # Of pairs in a chain, each overlaps the next.
+        apart = all(
+            one == group or one.isdisjoint(group) for one in (mine, theirs) for group in alike
+        )
+        return len(mine) == len(theirs) and mine != theirs and apart
 
     def _departure(
         self, odd: int, sides: list[PartedOrders], siding: int, *, tied: bool
@@ -415,12 +427,6 @@ class ProgramOrders:
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         alike = self._replicas.run_alike(mine.rank, theirs.rank)
         return [one for one in mine.issued if one.place in common or (one.site in sites and alike)]
-
-
-def _is_of_another_group(one: IssuedCall, other: IssuedCall) -> bool:
-    """True if two calls are the same, from one line, of two groups."""
-    same = one.site is not None and one.numbers.call == other.numbers.call
-    return same and one.place != other.place
 
 
 def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.graph.difference_labels import label_by_shift
 from hanglab.analyzer.graph.sibling_groups import settle_by_siblings
-from hanglab.analyzer.graph.thresholds import USUAL_CALLS
+from hanglab.analyzer.graph.thresholds import SINGLE_ARGUMENTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -132,7 +132,7 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
         same = known[value(call.op, call.arguments)]
         if same >= USUAL_CALLS:
             usual.append(rank)
-        elif not same and 1 not in known.values():
+        elif not same and SINGLE_ARGUMENTS * [*known.values()].count(1) < known.total():
             new.append(rank)  # Else data give them: a further one of its own is nothing new.
     if len(new) == len(usual) == 1:
         divergence.deviating, divergence.candidates = tuple(new), ()

@@ -226,14 +226,17 @@ def _is_further(
     """
     theirs, pending = lookup.entries(waiter), missed.waiters[waiter]
     rows = _rows(theirs, missed, waiter)
-    if theirs is None or rows is None or not len(rows[rows < pending.index]):
+    rows = None if rows is None else rows[rows < pending.index]
+    if theirs is None or rows is None or min(len(rows), len(due)) < KNOWN_ROUNDS:
         return True
 
     def between(one: Entries, first: int, last: int) -> int:
         return int((one.thread[first + 1 : last] == one.thread[last]).sum())
 
-    last = int(rows[rows < pending.index][-1])
-    return between(entries, int(due[-1]), index) > between(theirs, last, pending.index)
+    usual = [between(one, *map(int, at[-2:])) for one, at in ((entries, due), (theirs, rows))]
+    since = between(entries, int(due[-1]), index), between(theirs, int(rows[-1]), pending.index)
+    # A server makes more calls in a round than who asks it.
+    return usual[0] != usual[1] or since[0] > since[1]
 
 
 def _goes_on(

@@ -89,3 +89,6 @@ PRECEDING_PLACES = 12
 #: Places behind one that have to agree for an edit to be that of a rank: what comes later may
 #: differ by what data make ranks do.
 FOLLOWING_PLACES = 4
+#: Calls of one line per call with arguments of its own, from which on these are the program's, such
+#: as those of its first step, and not the data's: of objects that are sent every second is.
+SINGLE_ARGUMENTS = 4

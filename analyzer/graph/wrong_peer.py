@@ -138,7 +138,7 @@ def _missed(
         if other.seq is None
         and other.group is waiting.group
         and other.peer == rank
-        and rank in other.absent
+        and (rank in other.absent or rank in other.behind)
         and (both or op_of(other.op).sends != sends)
     ]
     # In an order that is not that of the dumps.

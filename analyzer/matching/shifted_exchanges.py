@@ -1,14 +1,15 @@
 """The member whose exchanges are all one number off: moved by one, what all give is what all take.
 
 Only all members together tell sizes of an all_to_all that the data gives, and only whether they
-fit.  One of a wrong size fits under no other number, those of a rank that has left one out, or has
-made one too many, all do.
+fit.  Behind one of a wrong size they do again; those of a rank that has left one out, or has made
+one too many, fit if all are moved, more of them than would by chance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -39,24 +40,30 @@ class _Excesses:
         None where it is not known.
         """
         here, there = self.by_number.get(number, {}), self.by_number.get(number + shift, {})
-        others = [here.get(member) for member in self.members if member != rank]
-        mine = there.get(rank)
-        if mine is None or None in others:
+        if rank not in there or len(here) - (rank in here) < len(self.members) - 1:
             return None
-        return mine + sum(one for one in others if one is not None) == 0
+        return self._sums[number] - here.get(rank, 0) + there[rank] == 0
 
-    def fits_shifted(self, seq: int, rank: int, shift: int) -> bool:
-        """True if from ``seq`` on all fit if a rank's are moved, and hardly any did before it."""
+    @cached_property
+    def _sums(self) -> dict[int, int]:
+        return {number: sum(one.values()) for number, one in self.by_number.items()}
+
+    def count_fits(self, seq: int, rank: int, shift: int) -> int:
+        """Numbers from ``seq`` on that fit if a rank's calls are moved; 0 if one does not."""
         first = seq + 1 if shift < 0 else seq  # What it left out is under no number of its own.
         found = [self.fit(number, rank, shift) for number in self.by_number if number >= first]
-        before = [
+        return 0 if False in found else found.count(True)
+
+    def chance(self, seq: int) -> float:
+        """The share of earlier numbers that would fit if the calls of one rank were moved."""
+        found = [
             self.fit(number, rank, shift)
             for number in self.by_number
+            for rank in self.members
+            for shift in (-1, 1)
             if max(number, number + shift) < seq
         ]
-        known = len(before) - before.count(None)
-        chance = known * FITTING_BY_CHANCE
-        return True in found and False not in found and known > 0 and before.count(True) <= chance
+        return (found.count(True) + 0.5) / (len(found) - found.count(None) + 1)
 
 
 def find_shifted_member(group: ResolvedGroup, lookup: CallLookup, seq: int) -> ShiftedMember | None:
@@ -67,14 +74,23 @@ def find_shifted_member(group: ResolvedGroup, lookup: CallLookup, seq: int) -> S
         calls = {rank: lookup.collective(rank, group, number) for rank in group.members}
         found = {r: _excess(call) for r, call in calls.items() if call is not None}
         by_number[number] = {rank: one for rank, one in found.items() if one is not None}
-    excesses = _Excesses(group.members, by_number)
+    # Who takes as much as it gives, as all do, fits anywhere.
+    uneven = {number: one for number, one in by_number.items() if any(one.values())}
+    excesses = _Excesses(group.members, uneven)
+    first, *_ = group.members
+    if any(excesses.fit(number, first, 0) for number in uneven if number > seq):
+        return None  # They have not parted: one size alone is wrong.
     told = [
-        ShiftedMember(rank, left_out=shift < 0)
+        (ShiftedMember(rank, left_out=shift < 0), fits)
         for rank in group.members
         for shift in (-1, 1)
-        if excesses.fits_shifted(seq, rank, shift)
+        if (fits := excesses.count_fits(seq, rank, shift))
     ]
-    return told[0] if len(told) == 1 else None
+    if len(told) != 1:
+        return None
+    ((member, fits),) = told
+    by_chance = 2 * len(group.members) * excesses.chance(seq) ** fits
+    return member if by_chance <= FITTING_BY_CHANCE else None
 
 
 def _excess(call: Call) -> int | None:

@@ -72,6 +72,6 @@ USUAL_SIZE = 3
 #: Calls of an operation that two sides must have made each from a line of its own, and gone on, for
 #: two more lines to be one place of the program: one may have met by mistake.
 MET_APART = 2
-#: Share of numbers under which exchanges of sizes that the data gives fit by chance if one member's
-#: are moved by one number, up to which that they do so tells anything.
-FITTING_BY_CHANCE = 0.25
+#: Members that may be expected to fit by chance where exchanges of sizes that the data gives are
+#: moved by one number, up to which that one does tells anything.
+FITTING_BY_CHANCE = 0.01
