@@ -117,7 +117,9 @@ class ProgramOrders:
         if any(self._is_shared(side, siding) for side in sides):
             return None
         departure = self._departure(odd, sides, max(1, len(siding)), tied=tied)
-        if departure is None or waits is None:
+        if departure is None or any(self._is_of_most(side, siding) for side in sides):
+            return None
+        if waits is None:
             return departure
         if odd not in waits.by_rank and (
             unclear > 0 or departure.edit is None or Edit.SWAPPED in departure.possible
@@ -149,6 +151,18 @@ class ProgramOrders:
             if other is None or outside or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
         )
+
+    def _is_of_most(self, side: PartedOrders, siding: frozenset[int]) -> bool:
+        """True if most of the group of a call at which they part left the order, and not all.
+
+        These outvote the rest of it: another replica may have other rounds.
+        """
+        for call in side.calls:
+            members = frozenset(self._groups[call.place].members) if call else frozenset[int]()
+            left = siding & members
+            if left < members and len(members) < 2 * len(left):
+                return True
+        return False
 
     def _are_of_replicas(self, one: IssuedCall, other: IssuedCall) -> bool:
         """True if two calls are the same under one number, from one line, of two replicas."""
