@@ -256,7 +256,7 @@ class RingReader:
                     by: tuple[int, ...] = ()
                     if keeping and self._departures.may_repeat(peer, index, alone=alone):
                         by = (peer,)
-                    likely = not by and _is_missed_by_others(rank, peer, waits)
+                    likely = not (by or queued) and _is_missed_by_others(rank, peer, waits)
                     self.unmatched.append(
                         Unmatched(
                             calls[rank],

@@ -73,7 +73,10 @@ MENDED = {
         2000205197,
         7520003400,
     ),
-    "one that others miss in their messages owes this one, too": (7520003103,),
+    "one that others miss in their messages owes this one, too, if it has not queued it": (
+        7520003103,
+        7700003339,
+    ),
     "what both did in between, such as to evaluate, puts neither further": (7530002260,),
     "a size that the data gives is new each time": (7530001508,),
     "a message may be for another one that waits for its rank": (7530004007,),
