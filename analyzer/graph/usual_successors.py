@@ -76,7 +76,7 @@ class _PathPlace(NamedTuple):
 
     @property
     def round(self) -> int | None:
-        """How often the rank has come to the place in front; None where its ring begins later."""
+        """Number of times it came to the place in front; None where its ring begins later."""
         return self.path.tokens[: self.at].count(self.step[0]) if self.path.is_whole else None
 
     def is_of_another_round(self, other: _PathPlace) -> bool:

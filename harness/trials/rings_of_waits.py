@@ -93,7 +93,7 @@ class RingsOfWaits(DumpedPlay):
         return followed.count(planned[at]) == len(followed) >= _USUAL
 
     def _calls_until(self, last: Played) -> list[object]:
-        """What the rank's file holds of the thread's calls, the last of them ``last``."""
+        """Calls of the thread that the rank's file holds, the last of them ``last``."""
         kept = {entry.played for entry in self.ring(last.rank).entries}
         mine = self.play.operations[last.rank]
         return [
