@@ -14,14 +14,14 @@ from hanglab.analyzer.graph.thresholds import SINGLE_ARGUMENTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.calls import Call, Difference, Divergence
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
 from hanglab.analyzer.matching.claimed_roots import find_root_conflict
 from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.issue_order import find_rank_ahead
 from hanglab.analyzer.matching.lines_elsewhere import label_by_lines_elsewhere
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.analyzer.matching.sequences import sequences_of
+from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site, difference
 from hanglab.recorder.case.operations import op_of
 
@@ -46,10 +46,11 @@ def divergences_of(
     found: list[Divergence] = []
     silent: list[Divergence] = []
     places: dict[int, int] = {}
+    by_group: dict[ProcessGroup, Sequences] = {}
     for place, group in enumerate(group_table.groups):
         if group.doubtful or group.misnamed:
             continue
-        sequences = sequences_of(merged, group, table)
+        sequences = by_group[group.group] = sequences_of(merged, group, table)
         stuck = any(progress.unfinished for progress in group.progress.values())
         divergences = find_divergences(sequences, lookup, stuck=stuck)
         silent += [one for one in divergences.silent if _proves_to_be_silent(merged, one)]
@@ -61,10 +62,8 @@ def divergences_of(
         if divergence is not None:
             found.append(divergence)
             places[place] = divergence.seq
-    if any(one.difference is Difference.CALL_SITE for one in found):
-        by_group = {group.group: sequences_of(merged, group, table) for group in group_table.groups}
-        for divergence in found:
-            label_by_lines_elsewhere(divergence, by_group)
+    for divergence in found:
+        label_by_lines_elsewhere(divergence, by_group)
     return found, places, silent
 
 

@@ -367,12 +367,14 @@ class RingReader:
 
 
 def _is_missed_by_others(rank: int, peer: int, waits: OpenOperations) -> bool:
-    """True if another rank, too, waits for ``peer`` in messages: one that owes several owes this.
+    """True if other ranks, too, wait for ``peer`` in messages: one that owes several owes this.
 
-    Each of these would else have one too many.
+    Each of these would else have one too many.  But not of fewer than those who stand with ``peer``
+    in its collective: then the few may be the odd ones, such as workers that had a batch more.
     """
-    return any(
-        other not in (rank, peer) and waiting.seq is None and peer in waiting.absent
-        for other in waits.by_rank
-        for waiting in waits.first(other)
-    )
+    missing = {
+        other for other in waits.by_rank for waiting in waits.first(other)
+        if other != peer and waiting.seq is None and peer in waiting.absent
+    } | {rank}  # fmt: skip
+    beside = max((len(waiting.waiters) for waiting in waits.first(peer)), default=0)
+    return len(missing) > 1 and len(missing) >= beside

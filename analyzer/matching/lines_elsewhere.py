@@ -37,11 +37,13 @@ def label_by_lines_elsewhere(
 
 def _met(sequences: Sequences, sites: set[int]) -> bool:
     """True if under some number members called the same from those two lines."""
-    return any(
-        bool(((np.isin(x[:, SITE], [*sites])) & (np.isin(y[:, SITE], [*sites]))
-              & (x[:, SITE] != y[:, SITE]) & (x[:, :SITE] == y[:, :SITE]).all(axis=1)).any())
-        for x, y in _pairs(sequences)
-    )  # fmt: skip
+    lines = sorted(sites)
+    for x, y in _pairs(sequences):
+        same = (x[:, :SITE] == y[:, :SITE]).all(axis=1)
+        both = np.sort(np.stack([x[same, SITE], y[same, SITE]], axis=1), axis=1)
+        if (both == lines).all(axis=1).any():
+            return True
+    return False
 
 
 def _pairs(sequences: Sequences) -> Iterator[tuple[UInt64, UInt64]]:

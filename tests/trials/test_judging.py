@@ -85,7 +85,7 @@ MENDED = {
     "who waits for a ring is no witness of its order": (7520004273,),
     "the first open message of a buffer may be behind others that it has dropped": (7500000223,),
     "counts in what buffers have lost are no votes for a number": (7500001448,),
-    "a line that makes each call twice at once repeats nothing": (7500002498,),
+    "a line that makes each call twice at once repeats nothing": (2000205122, 7500002498),
     "a line that serves several groups, one after the other, is in no loop": (7500010219,),
     "who has no part in a call, as others in its place have none, left none out": (7500002183,),
     "ranks in branches of their own have lines of their own": (
@@ -95,7 +95,6 @@ MENDED = {
     ),
     "a ring of waits is of any of its ranks that did so for the first time": (
         2000101728,
-        2000205122,
         5000000280,
         7500000061,
         7500000329,
