@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.differing_settings import differences
 from hanglab.analyzer.fallback import healthy, undecided
 from hanglab.analyzer.hypotheses.check import check_hypotheses
+from hanglab.analyzer.hypotheses.settled_ties import settle_ties
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.strengths import CANDIDATES
@@ -123,7 +124,7 @@ def conclude(
     known = {one.file for one in unusable}
     # Of files that only a heuristic reads.
     unusable += [Unusable(str(file), why) for file, why in facts.problems if str(file) not in known]
-    _, verdict = decide(facts, check_hypotheses(facts, proposals), fallen)
+    _, verdict = decide(facts, settle_ties(facts, check_hypotheses(facts, proposals)), fallen)
     verdict = verdict or healthy(facts) or undecided(facts)
     if verdict.status is Status.CORRUPT and _hangs(facts):
         verdict = _beside_unexplained_hang(facts, verdict)

@@ -15,6 +15,7 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_finding,
 )
 from hanglab.analyzer.causes.synchronization.group_names import group_name_findings
+from hanglab.analyzer.causes.synchronization.lone_steps import lone_step_findings
 from hanglab.analyzer.causes.synchronization.messages import message_findings
 from hanglab.analyzer.causes.synchronization.missing_rank import missing_findings, unexplained_sinks
 from hanglab.analyzer.causes.synchronization.uneven_exchange import uneven_exchange_findings
@@ -29,7 +30,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
     names = group_name_findings(graph)
     # Whoever has another name for a group has not ended what the others are in.
     exchange = [] if names else uneven_exchange_findings(graph)
-    return [
+    findings = [
         *divergence_findings(graph),
         *names,
         *message_findings(graph),
@@ -40,6 +41,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
         *unmatched_findings(graph),
         *(exchange or missing_findings(graph)),
     ]
+    return findings or lone_step_findings(graph)
 
 
 def open_finding(graph: WaitForGraph) -> Finding | None:

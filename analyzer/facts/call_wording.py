@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hanglab.analyzer.graph.lone_steps import LoneStep
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.verdict import Evidence, Location
@@ -26,6 +27,17 @@ def name_call(call: Call) -> str:
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
     tag = f", tag {call.tag}" if call.tag else ""
     return f"{call.op} {way} {other} ({group}{tag})"
+
+
+def name_step(step: LoneStep) -> str:
+    """A sentence on what a rank did as nobody had done before."""
+    behind = f"Behind {name_call(step.before)} rank" if step.before is not None else "Rank"
+    called = name_call(step.call) if step.call is not None else "nothing more"
+    usual = name_call(step.usual) if step.usual is not None else "nothing more"
+    return (
+        f"{behind} {step.rank} called {called}, as nobody had done before; there it had always "
+        f"called {usual}."
+    )
 
 
 def _known_as(group: ProcessGroup) -> str:

@@ -174,6 +174,7 @@ class _Builder:
             ),
             added=added,
             lookup=lookup,
+            lone_steps=self._departures.lone_steps(self._calls),
             open=tuple(roots.open),
             progressing=tuple(self._progressing),
             world_size_unknown=group_table.world_size_unknown,

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders, explains
 from hanglab.analyzer.graph.difference_labels import label_by_departure, label_by_sides
 from hanglab.analyzer.graph.left_order import LeftOrder
+from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.own_orders import (
     OwnOrders,
@@ -164,6 +166,12 @@ class DepartureFinder:
                     proved=frozenset(), possible=frozenset(), predicted=Edit.ADDED, own=True,
                 )  # fmt: skip
         return None
+
+    def lone_steps(self, shown: CallsOfRanks) -> LoneSteps | None:
+        """Steps that a rank alone took; None where ranks do not agree on which groups they use."""
+        if self._is_unnamed:
+            return None
+        return LoneSteps(lambda: self._message_orders.by_rank, shown.at)
 
     def find_among_siblings(
         self, ranks: Collection[int], waiting: Collection[int]

@@ -9,13 +9,13 @@ place, as each rank has as many as it has peers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.left_order import LeftOrder
+from hanglab.analyzer.graph.line_paths import Path, path_of
 from hanglab.analyzer.graph.thresholds import (
     FOLLOWING_PLACES,
     KNOWN_ROUNDS,
@@ -25,27 +25,11 @@ from hanglab.analyzer.graph.thresholds import (
 )
 from hanglab.analyzer.matching.program_order import Edit, Token, find_first_parting
 
-#: What comes before the first call of a thread.
-_START = "start"
-
-
-@dataclass(frozen=True)
-class _Path:
-    """Places that a thread of a rank came to, each with the call that is its first there."""
-
-    rank: int
-    tokens: list[Token]
-    calls: list[IssuedCall | None]
-
-    @property
-    def is_whole(self) -> bool:
-        return self.tokens[0] == _START
-
 
 class _PathPlace(NamedTuple):
     """A place of a path, by its index there, or what has yet to come behind its last one."""
 
-    path: _Path
+    path: Path
     at: int
 
     @property
@@ -142,7 +126,7 @@ def find_unusual_successor(
     return next(iter(departed.values())) if len(departed) == 1 else None
 
 
-def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> list[_Path]:
+def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> list[Path]:
     """Paths of the threads of which every call is known, as far as all tell of theirs alike."""
     threads = [one for mine in orders.values() for one in mine if one.issued]
     threads = [one for one in threads if all(call.known for call in one.issued)]
@@ -156,18 +140,7 @@ def _paths(orders: Mapping[int, Sequence[IssuedOrder]]) -> list[_Path]:
         numbers = one.numbers
         return one.message, (numbers.call if sized else numbers.lined) if lined else numbers.plain
 
-    return [_path(order, name) for order in threads]
-
-
-def _path(order: IssuedOrder, name: Callable[[IssuedCall], Token]) -> _Path:
-    tokens: list[Token] = [_START] if order.whole else []
-    calls: list[IssuedCall | None] = [None] if order.whole else []
-    for one in order.issued:
-        token = name(one)
-        if not (one.message and tokens and tokens[-1] == token):
-            tokens.append(token)
-            calls.append(one)
-    return _Path(order.rank, tokens, calls)
+    return [path_of(order, name) for order in threads]
 
 
 def _departure(
@@ -262,7 +235,7 @@ def _has_part(rank: int, place: _PathPlace, members: Sequence[Collection[int]]) 
     return call is not None and not call.message and rank in members[call.place]
 
 
-def _is_made_by(path: _Path, place: _PathPlace) -> bool:
+def _is_made_by(path: Path, place: _PathPlace) -> bool:
     """True if a rank has made the very collective of a place, and the next one behind it as well.
 
     From whichever line.  One too many meets a later one of others, which have another behind it.
@@ -287,7 +260,7 @@ def _is_one_call(mine: _PathPlace, theirs: _PathPlace) -> bool:
 
 
 def _unheard(
-    places: Sequence[_PathPlace], paths: Sequence[_Path], members: Sequence[Collection[int]]
+    places: Sequence[_PathPlace], paths: Sequence[Path], members: Sequence[Collection[int]]
 ) -> int:
     """Number of ranks with a part in the collectives there whose paths are not known."""
     calls = [one.call for one in places if one.call is not None and not one.call.message]
@@ -310,7 +283,7 @@ def _makes_later(mine: _PathPlace, theirs: _PathPlace) -> bool:
     return any(call is not None and one is not None and call.is_one_with(one) for one in later)
 
 
-def _may_come_to(path: _Path, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
+def _may_come_to(path: Path, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:
     """True if a place is not of another rank's role alone, such as to log, or to lead."""
     return _has_part(path.rank, place, members) or place.token in path.tokens
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
 from hanglab.analyzer.matching.group_names import NameConflict
@@ -240,6 +241,8 @@ class WaitForGraph:
     silent_p2p: frozenset[int] = frozenset()
     #: The second look at ranks' dumps, for whoever needs whole sequences; None without any.
     lookup: CallLookup | None = None
+    #: Steps that a rank alone took from one line to another; None where no orders were read.
+    lone_steps: LoneSteps | None = None
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     progressing: tuple[int, ...] = ()
     #: Seconds for which no rank had done anything when its dump was written, where that is longer

@@ -1,0 +1,35 @@
+"""The rank that alone went on to what it is in as nobody had done before, where nothing else tells."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.facts.call_wording import location, name_step, observation
+from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.facts.waiting_ranks import all_victims
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.strengths import PLAUSIBLE
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+
+def lone_step_findings(graph: WaitForGraph) -> list[Finding]:
+    """One finding where one of all ranks came so to what it waits in; else none."""
+    if not graph.waits or graph.progressing or graph.missing or graph.lone_steps is None:
+        return []
+    step = graph.lone_steps.taken_by_one_of(graph.expected)
+    if step is None or step.call is None or step.call.completed:
+        return []
+    cause = Cause.P2P_UNMATCHED if step.call.seq is None else Cause.COLLECTIVE_MISMATCH
+    return [
+        Finding(
+            status=Status.HUNG,
+            category=cause.category,
+            cause=cause,
+            culprits=[step.rank],
+            victims=all_victims(graph, [step.rank]),
+            collective=collective_ref(step.call),
+            location=location(step.call),
+            confidence=PLAUSIBLE,
+            summary=f"{name_step(step)} All others did what they, or their peers, had done before.",
+            evidence=[observation(step.call)],
+            advice=cause.advice,
+        )
+    ]

@@ -1,0 +1,113 @@
+"""The step that one rank alone took, from a place of its program from which it went on otherwise.
+
+A fault is an edit of what a rank does, so that it comes from one line to another as nobody ever
+does.  Of several ranks that may have held each other up it is the one that did; the others did what
+they, or their peers, had done before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
+from hanglab.analyzer.graph.line_paths import Path, path_of
+from hanglab.analyzer.graph.thresholds import FOLLOWING_PLACES, KNOWN_ROUNDS
+from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.program_order import Token
+
+
+@dataclass(frozen=True)
+class LoneStep:
+    """A call to which its rank alone came from one of another line; ``usual`` came there before."""
+
+    rank: int
+    call: Call | None
+    before: Call | None
+    usual: Call | None
+
+
+class LoneSteps:
+    """Steps of the ranks of a small job, whose calls have lines.
+
+    ``orders`` are asked for when they are needed, and ``shown`` for the call of a rank's entry.
+    """
+
+    def __init__(
+        self,
+        orders: Callable[[], Mapping[int, Sequence[IssuedOrder]]],
+        shown: Callable[[int, int], Call | None],
+    ) -> None:
+        self._read_orders = orders
+        self._shown = shown
+
+    def taken_by_one_of(self, ranks: Collection[int]) -> LoneStep | None:
+        """The step of the one of ``ranks`` that took such a one.
+
+        None where several did, or nobody, or where not all that they did is known.
+        """
+        if not all(self._is_known(rank) for rank in ranks):
+            return None
+        found = {rank: step for rank in ranks for step in self._taken_by(rank)}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    @cached_property
+    def _orders(self) -> Mapping[int, Sequence[IssuedOrder]]:
+        return self._read_orders()
+
+    def _is_known(self, rank: int) -> bool:
+        orders = self._orders.get(rank, ())
+        return bool(orders) and all(c.site is not None for one in orders for c in one.issued)
+
+    @cached_property
+    def _paths(self) -> list[tuple[IssuedOrder, Path]]:
+        known = (one for rank, mine in self._orders.items() if self._is_known(rank) for one in mine)
+        return [(one, path_of(one, _place)) for one in known if one.issued]
+
+    @cached_property
+    def _times(self) -> dict[tuple[Token, Token], Counter[int]]:
+        """Number of times that each rank came from one place to another."""
+        found: dict[tuple[Token, Token], Counter[int]] = {}
+        for _, path in self._paths:
+            for step in pairwise(path.tokens):
+                found.setdefault(step, Counter())[path.rank] += 1
+        return found
+
+    def _taken_by(self, rank: int) -> Iterator[LoneStep]:
+        """Lone steps to a rank's latest calls, up to the first that is open."""
+        for order, path in self._paths:
+            if order.rank != rank:
+                continue
+            end = next((one.index for one in order.issued if not one.done), order.issued[-1].index)
+            until = sum(call is None or call.index <= end for call in path.calls)
+            for at in range(max(1, until - FOLLOWING_PLACES), until):
+                usual = self._usual(path, at)
+                if usual is not None:
+                    yield LoneStep(
+                        rank, *(self._call(path, place) for place in (at, at - 1, usual))
+                    )
+
+    def _usual(self, path: Path, at: int) -> int | None:
+        """An earlier place that the rank always came to from the place in front of one.
+
+        If nobody else ever came to that one from there, and the rank knew it.
+        """
+        before, place = path.tokens[at - 1 : at + 1]
+        if self._times[before, place] != {path.rank: 1} or place not in path.tokens[:at]:
+            return None
+        usual = [then for then in range(1, at) if path.tokens[then - 1] == before]
+        if len({path.tokens[then] for then in usual}) != 1:
+            return None
+        others = self._times[before, path.tokens[usual[-1]]].keys() - {path.rank}
+        return usual[-1] if len(usual) + len(others) >= KNOWN_ROUNDS else None
+
+    def _call(self, path: Path, at: int) -> Call | None:
+        call = path.calls[at]
+        return None if call is None else self._shown(path.rank, call.index)
+
+
+def _place(one: IssuedCall) -> Token:
+    return one.message, one.numbers.lined
