@@ -1,4 +1,4 @@
-"""The rank that alone went on to what it is in as nobody had done before, where nothing else tells."""
+"""The rank that alone went on as nobody had done before to what it is in, if nothing else tells."""
 
 from __future__ import annotations
 
