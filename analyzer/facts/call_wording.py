@@ -33,11 +33,10 @@ def name_step(step: LoneStep) -> str:
     """A sentence on what a rank did as nobody had done before."""
     behind = f"Behind {name_call(step.before)} rank" if step.before is not None else "Rank"
     called = name_call(step.call) if step.call is not None else "nothing more"
-    usual = name_call(step.usual) if step.usual is not None else "nothing more"
-    return (
-        f"{behind} {step.rank} called {called}, as nobody had done before; there it had always "
-        f"called {usual}."
-    )
+    told = f"{behind} {step.rank} called {called}, as nobody had done before"
+    if step.usual is None:
+        return f"{told}."
+    return f"{told}; there it had always called {name_call(step.usual)}."
 
 
 def _known_as(group: ProcessGroup) -> str:

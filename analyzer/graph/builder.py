@@ -137,8 +137,6 @@ class _Builder:
         unmatched = [one.messages for one in misdirected if one.messages.messages]
         unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
-        if departure is None and not (divergences or on_wrong_group or added or unmatched):
-            departure = self._departures.find_repeated(waits)
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))

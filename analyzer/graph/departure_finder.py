@@ -13,17 +13,10 @@ from hanglab.analyzer.graph.difference_labels import label_by_departure, label_b
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
-from hanglab.analyzer.graph.own_orders import (
-    OwnOrders,
-    keeps_to_rounds,
-    may_repeat,
-    repeats_at_once,
-)
+from hanglab.analyzer.graph.own_orders import OwnOrders, keeps_to_rounds, may_repeat
 from hanglab.analyzer.graph.rank_orders import RankOrders, read_rank_orders
 from hanglab.analyzer.graph.replicas import Replicas
-from hanglab.analyzer.graph.roots import reaching
 from hanglab.analyzer.graph.sibling_replicas import SiblingReplicas
-from hanglab.analyzer.graph.thresholds import MOST_IN_ORDER
 from hanglab.analyzer.graph.usual_successors import find_unusual_successor
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -139,33 +132,6 @@ class DepartureFinder:
         """True if by a rank's own order the collective of that entry may be one too many."""
         order = self._message_orders.whole.get(rank)
         return order is not None and may_repeat(order, index, alone=alone)
-
-    def repeats_at_once(self, rank: int, index: int) -> bool:
-        """True if a rank's collective of that entry is the one before it again, as never before."""
-        order = self._message_orders.whole.get(rank)
-        return order is not None and repeats_at_once(order, index)
-
-    def find_repeated(self, waits: OpenOperations) -> LeftOrder | None:
-        """The rank that waits for several in a call too many, while all of these wait for it."""
-        for operation in waits.operations.values():
-            if operation.seq is None or len(operation.waiters) > 1 or operation.explained:
-                continue
-            if len(operation.absent) < MOST_IN_ORDER or operation.unknown or operation.behind:
-                continue
-            ((rank, pending),) = operation.waiters.items()
-            if operation not in waits.first(rank):
-                continue
-            if not self.repeats_at_once(rank, pending.index):
-                continue
-            others = waits.by_rank.keys() - {rank}
-            if others.issuperset(operation.absent) and others <= reaching(waits, [rank]):
-                peer = min(others)
-                return LeftOrder(
-                    rank, tied=False, index=pending.index,
-                    peer=peer, peer_index=waits.by_rank[peer][0][0].index,
-                    proved=frozenset(), possible=frozenset(), predicted=Edit.ADDED, own=True,
-                )  # fmt: skip
-        return None
 
     def lone_steps(self, shown: CallsOfRanks) -> LoneSteps | None:
         """Steps that a rank alone took; None where ranks do not agree on which groups they use."""

@@ -22,7 +22,10 @@ from hanglab.analyzer.matching.program_order import Token
 
 @dataclass(frozen=True)
 class LoneStep:
-    """A call to which its rank alone came from one of another line; ``usual`` came there before."""
+    """A call to which its rank alone came from another one.
+
+    ``usual`` is the one to which it always came from there before; None where it never did.
+    """
 
     rank: int
     call: Call | None
@@ -84,28 +87,34 @@ class LoneSteps:
             end = next((one.index for one in order.issued if not one.done), order.issued[-1].index)
             until = sum(call is None or call.index <= end for call in path.calls)
             for at in range(max(1, until - FOLLOWING_PLACES), until):
-                usual = self._usual(path, at)
-                if usual is not None:
-                    yield LoneStep(
-                        rank, *(self._call(path, place) for place in (at, at - 1, usual))
-                    )
+                if self._is_lone(path, at):
+                    places = (at, at - 1, self._usual(path, at))
+                    yield LoneStep(rank, *(self._call(path, place) for place in places))
 
-    def _usual(self, path: Path, at: int) -> int | None:
-        """An earlier place that the rank always came to from the place in front of one.
+    def _is_lone(self, path: Path, at: int) -> bool:
+        """True if nobody else ever came to a place from that in front, and the rank knew both.
 
-        If nobody else ever came to that one from there, and the rank knew it.
+        And had always gone on to one other from there, or others had gone on if it did not.
         """
         before, place = path.tokens[at - 1 : at + 1]
         if self._times[before, place] != {path.rank: 1} or place not in path.tokens[:at]:
-            return None
-        usual = [then for then in range(1, at) if path.tokens[then - 1] == before]
-        if len({path.tokens[then] for then in usual}) != 1:
-            return None
-        others = self._times[before, path.tokens[usual[-1]]].keys() - {path.rank}
-        return usual[-1] if len(usual) + len(others) >= KNOWN_ROUNDS else None
+            return False
+        earlier = Counter(b for a, b in pairwise(path.tokens[:at]) if a == before)
+        if len(earlier) > 1 or (not earlier and before != place):
+            return False
+        went_on = {
+            rank for (one, then), ranks in self._times.items() for rank in ranks
+            if one == before and rank != path.rank and then in (earlier or {then})
+        }  # fmt: skip
+        return earlier.total() + len(went_on) >= KNOWN_ROUNDS
 
-    def _call(self, path: Path, at: int) -> Call | None:
-        call = path.calls[at]
+    def _usual(self, path: Path, at: int) -> int | None:
+        """The place that the rank came to before from that in front of one; None if it did not."""
+        before = path.tokens[at - 1]
+        return next((then for then in range(1, at) if path.tokens[then - 1] == before), None)
+
+    def _call(self, path: Path, at: int | None) -> Call | None:
+        call = None if at is None else path.calls[at]
         return None if call is None else self._shown(path.rank, call.index)
 
 

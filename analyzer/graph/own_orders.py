@@ -170,23 +170,15 @@ def may_repeat(order: IssuedOrder, index: int, *, alone: bool) -> bool:
     return known or (alone and any(_repeats_at_once(order, at) for at in first.values()))
 
 
-def repeats_at_once(order: IssuedOrder, index: int) -> bool:
-    """True if the rank's collective with that index is the one before it again, as never before.
+def _repeats_at_once(order: IssuedOrder, until: int) -> bool:
+    """True if the rank's call at a place is the one before it again, as never before.
 
-    And if it made other calls as well, or these two alone, and its line never went on from there to
-    another group: else it may be in a loop.
+    And if it made other calls as well, and its line never went on from there to another group: else
+    it may be in a loop.
     """
-    until = _place_of(order, index)
-    if until is None:
-        return False
-    alone = order.whole and until == 1
-    return _repeats_at_once(order, until, alone=alone)
-
-
-def _repeats_at_once(order: IssuedOrder, until: int, *, alone: bool = False) -> bool:
     made = [(one.place, one.numbers.own) for one in order.issued[: until + 1]]
     call = order.issued[until]
-    if len(made) < 2 or made[-2] != made[-1] or not (alone or len(set(made)) > 1):
+    if len(made) < 2 or made[-2] != made[-1] or len(set(made)) < 2:
         return False
     of_line = [one.place for one in order.issued[:until] if one.site == call.site is not None]
     if any(one == call.place != then for one, then in pairwise(of_line)):

@@ -130,19 +130,6 @@ def test_in_a_loop_over_groups_it_may_be_one() -> None:
     assert [(one.cause, one.culprits) for one in found] == [(Cause.GROUP_ORDER, [0])]
 
 
-@pytest.mark.parametrize("wrong", [0, 2, 3])
-def test_a_call_made_twice_at_once_while_all_others_wait_for_its_rank(wrong: int) -> None:
-    """Each rank has an order of its own, so that no two orders tell it."""
-    orders = [("1", "2"), ("2", "1"), ("1", "2"), ("2", "1")]
-    ranks = [(*order, "0", *order) for order in orders]
-    ranks[wrong] = (*orders[wrong], "0", "0", *orders[wrong])
-    opened = [3 if rank == wrong else 2 for rank in range(4)]
-    found = findings(ranks, [0, 1, 2, 3], opened=opened)
-    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [wrong])]
-    assert found[0].location is not None
-    assert found[0].location.line == LINES["0"]
-
-
 @pytest.mark.parametrize("size", [3, 5])
 def test_one_that_waits_alone_in_a_call_made_twice_is_named_by_its_own_rounds_alone(
     size: int,
