@@ -52,7 +52,7 @@ class LoneSteps:
 
         None where several did, or nobody, or where not all that they did is known.
         """
-        if not all(self._is_known(rank) for rank in ranks):
+        if not all(self._is_told(rank) for rank in ranks):
             return None
         found = {rank: step for rank in ranks for step in self._taken_by(rank)}
         return next(iter(found.values())) if len(found) == 1 else None
@@ -61,13 +61,13 @@ class LoneSteps:
     def _orders(self) -> Mapping[int, Sequence[IssuedOrder]]:
         return self._read_orders()
 
-    def _is_known(self, rank: int) -> bool:
+    def _is_told(self, rank: int) -> bool:
         orders = self._orders.get(rank, ())
         return bool(orders) and all(c.site is not None for one in orders for c in one.issued)
 
     @cached_property
     def _paths(self) -> list[tuple[IssuedOrder, Path]]:
-        known = (one for rank, mine in self._orders.items() if self._is_known(rank) for one in mine)
+        known = (one for rank, mine in self._orders.items() if self._is_told(rank) for one in mine)
         return [(one, path_of(one, _place)) for one in known if one.issued]
 
     @cached_property
@@ -92,19 +92,20 @@ class LoneSteps:
                     yield LoneStep(rank, *(self._call(path, place) for place in places))
 
     def _is_lone(self, path: Path, at: int) -> bool:
-        """True if nobody else ever came to a place from that in front, and the rank knew both.
+        """True if nobody else ever came to a place from that in front, and it is no new phase.
 
-        And had always gone on to one other from there, or others had gone on if it did not.
+        The rank had always gone on to one other from there, or came to one place twice at once.
         """
         before, place = path.tokens[at - 1 : at + 1]
-        if self._times[before, place] != {path.rank: 1} or place not in path.tokens[:at]:
+        if self._times[before, place] != {path.rank: 1}:
             return False
-        earlier = Counter(b for a, b in pairwise(path.tokens[:at]) if a == before)
-        if len(earlier) > 1 or (not earlier and before != place):
+        past, again = path.tokens[:at], before == place
+        earlier = Counter(then for one, then in pairwise(past) if one == before)
+        if len(earlier) > 1 or not (again or (earlier and _is_known(past, place, *earlier))):
             return False
         went_on = {
             rank for (one, then), ranks in self._times.items() for rank in ranks
-            if one == before and rank != path.rank and then in (earlier or {then})
+            if one == before and rank != path.rank and (again or then in earlier)
         }  # fmt: skip
         return earlier.total() + len(went_on) >= KNOWN_ROUNDS
 
@@ -116,6 +117,15 @@ class LoneSteps:
     def _call(self, path: Path, at: int | None) -> Call | None:
         call = None if at is None else path.calls[at]
         return None if call is None else self._shown(path.rank, call.index)
+
+
+def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
+    """True if a thread had its rounds before it came to a place, and that is not its next one.
+
+    A loop within a loop ends at a place of the first round.  Behind what it usually comes to first
+    it is one of the same round.
+    """
+    return past.count(place) > 1 or (usual, place) in pairwise(past)
 
 
 def _place(one: IssuedCall) -> Token:

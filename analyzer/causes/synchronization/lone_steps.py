@@ -5,7 +5,7 @@ from __future__ import annotations
 from hanglab.analyzer.facts.call_wording import location, name_step, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
-from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.strengths import PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
@@ -17,6 +17,10 @@ def lone_step_findings(graph: WaitForGraph) -> list[Finding]:
     step = graph.lone_steps.taken_by_one_of(graph.expected)
     if step is None or step.call is None or step.call.completed:
         return []
+    if not any(
+        wait.call.rank == step.rank and wait.kind is not WaitKind.STALLED for wait in graph.waits
+    ):
+        return []  # All others have come to what it is in.
     cause = Cause.P2P_UNMATCHED if step.call.seq is None else Cause.COLLECTIVE_MISMATCH
     return [
         Finding(
