@@ -57,6 +57,12 @@ class LoneSteps:
         found = {rank: step for rank in ranks for step in self._taken_by(rank)}
         return next(iter(found.values())) if len(found) == 1 else None
 
+    def came_anew(self, ranks: Collection[int]) -> list[int]:
+        """Those of ``ranks`` that never came so to what they wait in; all, if not all is known."""
+        if not all(len(self._orders.get(rank, ())) == 1 for rank in ranks):
+            return [*ranks]
+        return [rank for rank in ranks if _comes_anew(self._orders[rank][0])]
+
     @cached_property
     def _orders(self) -> Mapping[int, Sequence[IssuedOrder]]:
         return self._read_orders()
@@ -117,6 +123,21 @@ class LoneSteps:
     def _call(self, path: Path, at: int | None) -> Call | None:
         call = None if at is None else path.calls[at]
         return None if call is None else self._shown(path.rank, call.index)
+
+
+def _comes_anew(order: IssuedOrder) -> bool:
+    """True if a thread never came from one call to the next so, among those that it waits in.
+
+    A batch is all messages of one line that follow each other.
+    """
+    calls = order.issued
+    first = next((at for at, one in enumerate(calls) if not one.done), len(calls))
+    end = first + 1
+    while end < len(calls) and calls[end].message and calls[end].site == calls[first].site:
+        end += 1
+    names: list[Token | None] = [(one.place, one.numbers.own) for one in calls[:end]]
+    steps = [*pairwise([None, *names])]
+    return not {*steps[first:]} <= {*steps[:first]}
 
 
 def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:

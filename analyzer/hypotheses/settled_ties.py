@@ -10,6 +10,7 @@ import msgspec
 from hanglab.analyzer.facts.call_wording import location, name_step, observation
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import all_victims
+from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.hypotheses.thresholds import TIE_DECIDED
 from hanglab.analyzer.proposal import Proposal
@@ -46,7 +47,7 @@ def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
         return proposal
     step = graph.lone_steps.taken_by_one_of(finding.culprits)
     if step is None or step.call is None:
-        return proposal
+        return _narrowed(graph, graph.lone_steps, proposal)
     cause = finding.cause
     if cause is Cause.MISSING_RANK and step.rank in {wait.call.rank for wait in graph.waits}:
         cause = Cause.COLLECTIVE_MISMATCH  # It is the one that waits, in a call too many.
@@ -66,3 +67,22 @@ def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
         evidence=[*finding.evidence, observation(step.call)],
     )
     return replace(proposal, finding=settled)
+
+
+def _narrowed(graph: WaitForGraph, steps: LoneSteps, proposal: Proposal) -> Proposal:
+    """The proposal without those of several in a ring that came to what they wait in as before."""
+    finding = proposal.finding
+    culprits = steps.came_anew(finding.culprits)
+    if not culprits or len(finding.culprits) in (2, len(culprits)):
+        return proposal
+    usual = sorted({*finding.culprits} - {*culprits})
+    narrowed = msgspec.structs.replace(
+        finding,
+        culprits=culprits,
+        victims=all_victims(graph, culprits),
+        summary=(
+            f"{finding.summary} {name_ranks(usual).capitalize()} came to that as before, so that it "
+            f"is {'one of ' if len(culprits) > 1 else ''}{name_ranks(culprits)} that did not."
+        ),
+    )
+    return replace(proposal, finding=narrowed)
