@@ -81,8 +81,8 @@ def _narrowed(graph: WaitForGraph, steps: LoneSteps, proposal: Proposal) -> Prop
         culprits=culprits,
         victims=all_victims(graph, culprits),
         summary=(
-            f"{finding.summary} {name_ranks(usual).capitalize()} came to that as before, so that it "
-            f"is {'one of ' if len(culprits) > 1 else ''}{name_ranks(culprits)} that did not."
+            f"{finding.summary} {name_ranks(usual).capitalize()} came to that as before; "
+            f"{name_ranks(culprits)} did not."
         ),
     )
     return replace(proposal, finding=narrowed)
