@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.line_paths import Path, path_of
@@ -31,6 +32,11 @@ class LoneStep:
     call: Call | None
     before: Call | None
     usual: Call | None
+
+
+class _GroupPlace(NamedTuple):
+    line: Token
+    group: int
 
 
 class LoneSteps:
@@ -73,8 +79,9 @@ class LoneSteps:
 
     @cached_property
     def _paths(self) -> list[tuple[IssuedOrder, Path]]:
-        known = (one for rank, mine in self._orders.items() if self._is_told(rank) for one in mine)
-        return [(one, path_of(one, _place)) for one in known if one.issued]
+        """Paths by line, and by line and group."""
+        known = [one for rank, mine in self._orders.items() if self._is_told(rank) for one in mine]
+        return [(one, path_of(one, name)) for one in known if one.issued for name in _NAMES]
 
     @cached_property
     def _times(self) -> dict[tuple[Token, Token], Counter[int]]:
@@ -144,10 +151,19 @@ def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
     """True if a thread had its rounds before it came to a place, and that is not its next one.
 
     A loop within a loop ends at a place of the first round.  Behind what it usually comes to first
-    it is one of the same round.
+    it is one of the same round; on the same line, in another group, it is that one.
     """
+    if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
+        return place.line == usual.line
     return past.count(place) > 1 or (usual, place) in pairwise(past)
 
 
-def _place(one: IssuedCall) -> Token:
+def _line(one: IssuedCall) -> Token:
     return one.message, one.numbers.lined
+
+
+def _line_and_group(one: IssuedCall) -> Token:
+    return _GroupPlace(_line(one), one.place)
+
+
+_NAMES = (_line, _line_and_group)

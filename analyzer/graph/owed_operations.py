@@ -80,7 +80,8 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
         known = pending.seq is not None or has_known_rounds(entries, pending.index)
         if late and _is_new_line(entries, mine[mine < due[-1]], pending.index):
             order = OwedOrder.UNKNOWN  # A schedule of messages may have come to its next phase.
-        if order is OwedOrder.LATE and _went_on(entries, due, pending.index):
+        went_on = order is OwedOrder.LATE and _went_on(entries, due, pending.index)
+        if went_on or order is OwedOrder.LEFT_OUT:
             further = _is_further(entries, due, pending.index, waiter, missed, lookup)
             order = OwedOrder.LEFT_OUT if further else OwedOrder.UNKNOWN
         goes_on = None
