@@ -24,7 +24,8 @@ from hanglab.analyzer.matching.summary import Pending
 
 
 def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator[OpenOperation]:
-    """Collectives of one rank each, which its own order, or its peers', does not have there."""
+    """Operations of one rank each, which its own order, or its peers', does not have there."""
+    yield from _exchanges_too_many(waits, lookup)
     for operation in waits.operations.values():
         if operation.seq is None or operation.explained or operation.group.doubtful:
             continue
@@ -51,6 +52,26 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         peers = [lookup.entries(other) for other in operation.absent[:PEERS]]
         if keep_one_order(entries, pending.index, peers):
             yield operation
+
+
+def _exchanges_too_many(waits: OpenOperations, lookup: CallLookup) -> Iterator[OpenOperation]:
+    """A message of the one rank that waits, in a batch with several that all wait for nobody.
+
+    Each has had as many with it as the rest: they would all have stopped, or it has a batch more.
+    """
+    if len(waits.by_rank) != 1:
+        return
+    ((rank, mine),) = waits.by_rank.items()
+    batch = waits.first(rank)
+    peers = {one.peer for one in batch}
+    lacking = all(
+        one.seq is None and one.certain and one.absent == [one.peer] and not one.group.doubtful
+        for one in batch
+    )
+    entries = lookup.entries(rank)
+    known = entries is not None and all(_is_on_known_line(entries, p.index) for p, _ in mine)
+    if lacking and known and len(peers) >= AGREEING_COUNTS:
+        yield batch[0]
 
 
 def _counts_otherwise(

@@ -277,6 +277,8 @@ class _Builder:
             if sink.rank in operation.absent
         ]
         batch = all(pending.seq is None for _, pending in waiting)
+        if any(one.finished for one in waits.operations.values() if sink.rank in one.absent):
+            return False  # A third has been to what it was to come to.
         if (
             len({(rank, pending.order) for rank, pending in waiting}) != 1
             or len(waiting) > 1 > batch

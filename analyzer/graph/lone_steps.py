@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
@@ -151,10 +151,13 @@ def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
     """True if a thread had its rounds before it came to a place, and that is not its next one.
 
     A loop within a loop ends at a place of the first round.  Behind what it usually comes to first
-    it is one of the same round; on the same line, in another group, it is that one.
+    it is one of the same round; on the same line, in another group, it is that one, if the rank
+    had left that one's group before, and come back to it.
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
-        return place.line == usual.line
+        groups = [one.group for one in past if isinstance(one, _GroupPlace)]
+        runs = [one for one, _ in groupby(groups)]
+        return place.line == usual.line and runs.count(usual.group) > 1
     return past.count(place) > 1 or (usual, place) in pairwise(past)
 
 

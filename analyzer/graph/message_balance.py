@@ -53,6 +53,8 @@ class UnmatchedMessages:
     ends: frozenset[int]
     #: The one that did; None where nothing tells.
     deviating: int | None
+    #: They meet, with sizes of two rounds.
+    shifted: bool = False
 
 
 @dataclass

@@ -7,12 +7,12 @@ was meant for this one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
-from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import (
@@ -46,6 +46,13 @@ def find_misdirected(
     found = []
     for mismatch in mismatches[:FULL_RANKS]:
         mine, theirs = mismatch.ends
+        if mismatch.shifted:
+            ends = frozenset({mine[0], theirs[0]})
+            messages = _open_messages(mismatch.ends, mismatch, waits)
+            found.append(
+                Misdirected(mismatch, UnmatchedMessages(messages, ends, None, shifted=True))
+            )
+            continue
         pairs = []
         for end, other in ((mine, theirs), (theirs, mine)):
             if (missed := _meant_for(end, other, mismatch, merged)) is not None:
@@ -54,17 +61,23 @@ def find_misdirected(
                 pairs.append((lost, other))
         if len(pairs) == 1:
             (pair,) = pairs
-            messages = tuple(
-                waiting
-                for rank, channel, at in pair
-                for pending, waiting in waits.by_rank.get(rank, [])
-                if waiting.group is mismatch.group and channel.holds(pending, at)
-            )
+            messages = _open_messages(pair, mismatch, waits)
             if messages or not mismatch.finished:
                 ends = frozenset({mine[0], theirs[0], pair[1][0]})
                 unmatched = UnmatchedMessages(messages, ends, pair[0][0])
                 found.append(Misdirected(mismatch, unmatched))
     return found
+
+
+def _open_messages(
+    ends: Iterable[_End], mismatch: MessageMismatch, waits: OpenOperations
+) -> tuple[OpenOperation, ...]:
+    return tuple(
+        waiting
+        for rank, channel, at in ends
+        for pending, waiting in waits.by_rank.get(rank, [])
+        if waiting.group is mismatch.group and channel.holds(pending, at)
+    )
 
 
 def _meant_for(

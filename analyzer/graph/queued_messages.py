@@ -7,13 +7,15 @@ not finish is held up by nothing but such an older operation of one of its ends,
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hanglab.analyzer.graph.launches import other_half
-from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 
 
 def hold_up_queued_messages(waits: OpenOperations) -> None:
     """Let matched messages wait for the other end, where that has something older unfinished."""
-    for rank, mine in waits.by_rank.items():
+    for rank, mine in [*waits.by_rank.items()]:
         for pending, waiting in mine:
             peer = waiting.peer
             if waiting.seq is not None or peer is None or waiting.group.doubtful:
@@ -30,10 +32,26 @@ def hold_up_queued_messages(waits: OpenOperations) -> None:
                 for older, other in waits.by_rank[peer]
             ):
                 waiting.behind = [peer]
-            elif any(
-                older.order < pending.order and (other.peer, other.group) == (peer, waiting.group)
-                for older, other in mine
-            ):
+                continue
+            before = [
+                other for older, other in mine
+                if older.order < pending.order
+                and (other.peer, other.group) == (peer, waiting.group)
+            ]  # fmt: skip
+            if before:
                 # The two have one stream, in which it comes later: what is older holds it up.
                 waiting.behind = [rank]
                 waiting.leaders.discard(rank)
+                if not pending.passed:
+                    for other in before:
+                        _hold_up(rank, other, waits)
+
+
+def _hold_up(rank: int, waiting: OpenOperation, waits: OpenOperations) -> None:
+    """Let a rank wait in an operation: what went by was another stream than that of the two."""
+    pending = replace(waiting.waiters[rank], passed=False)
+    waits.by_rank[rank] = [
+        (pending, one) if one is waiting else (other, one) for other, one in waits.by_rank[rank]
+    ]
+    waiting.waiters[rank] = pending
+    waiting.leaders.add(rank)

@@ -88,9 +88,10 @@ class RingReader:
             pending = waiting.waiters[rank]
             calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
-        if not all(p2p) and may_be_harmless(cycle):
-            # Their orders differ, which may be harmless, as that of two threads is: the
-            # ranks of which nothing is known may be what all wait for.
+        kept = full and not any(p2p) and have_common_order(cycle, self._lookup)
+        if not (all(p2p) or kept) and may_be_harmless(cycle):
+            # Their orders differ, which may be harmless, as that of two threads is, unless they
+            # were one before: the ranks of which nothing is known may be what all wait for.
             self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
             return
         owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
@@ -151,8 +152,7 @@ class RingReader:
             self.undecided.update(ranks)
             return
         if full and not any(p2p):
-            unproved = is_of_streams_alone(cycle) and not have_common_order(cycle, self._lookup)
-            if unproved or are_own_orders(cycle, self._lookup):
+            if (is_of_streams_alone(cycle) and not kept) or are_own_orders(cycle, self._lookup):
                 self.undecided.update(ranks)
                 return
         if not cycle.certain and (
@@ -370,11 +370,14 @@ def _is_missed_by_others(rank: int, peer: int, waits: OpenOperations) -> bool:
     """True if other ranks, too, wait for ``peer`` in messages: one that owes several owes this.
 
     Each of these would else have one too many.  But not of fewer than those who stand with ``peer``
-    in its collective: then the few may be the odd ones, such as workers that had a batch more.
+    in its collective: then the few may be the odd ones, such as workers that had a batch more.  Who
+    has been to that waits for what comes behind it.
     """
+    here = waits.first(peer)
+    been = {other for waiting in here for other in waiting.finished}
     missing = {
         other for other in waits.by_rank for waiting in waits.first(other)
-        if other != peer and waiting.seq is None and peer in waiting.absent
+        if other not in been | {peer} and waiting.seq is None and peer in waiting.absent
     } | {rank}  # fmt: skip
-    beside = max((len(waiting.waiters) for waiting in waits.first(peer)), default=0)
+    beside = max((len(waiting.waiters) for waiting in here), default=0)
     return len(missing) > 1 and len(missing) >= beside

@@ -164,7 +164,7 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
     ]
     first, *missed = sorted(calls, key=lambda call: (call.rank == one.deviating, call.rank))
     by = () if one.deviating is None else (one.deviating,)
-    return Unmatched(first, None, by, tuple(missed), counted=True)
+    return Unmatched(first, None, by, tuple(missed), counted=not one.shifted, shifted=one.shifted)
 
 
 def unanswered_calls(

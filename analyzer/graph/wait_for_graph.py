@@ -125,6 +125,8 @@ class Unmatched:
     counted: bool = False
     #: The other half is there, behind what its rank waits in.
     queued: bool = False
+    #: It meets the first of ``missed``, whose size is that of another message of the two.
+    shifted: bool = False
 
     @property
     def ends(self) -> tuple[int, ...]:

@@ -72,8 +72,12 @@ def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
 def _narrowed(graph: WaitForGraph, steps: LoneSteps, proposal: Proposal) -> Proposal:
     """The proposal without those of several in a ring that came to what they wait in as before."""
     finding = proposal.finding
+    if len(finding.culprits) == 2 or not any(
+        {*finding.culprits} <= {*cycle.ranks} for cycle in graph.cycles
+    ):
+        return proposal
     culprits = steps.came_anew(finding.culprits)
-    if not culprits or len(finding.culprits) in (2, len(culprits)):
+    if not culprits or len(culprits) == len(finding.culprits):
         return proposal
     usual = sorted({*finding.culprits} - {*culprits})
     narrowed = msgspec.structs.replace(

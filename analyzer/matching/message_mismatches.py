@@ -43,6 +43,8 @@ class MessageMismatch:
     deviating: int | None
     #: It ended all the same.
     finished: bool = False
+    #: A message that one end alone has explains it, and all that follow.
+    shifted: bool = False
 
     @property
     def ends(self) -> tuple[tuple[int, P2PChannel, int], tuple[int, P2PChannel, int]]:
@@ -263,8 +265,13 @@ def _first(
         return None
     position, difference = different[0]
     sends, receives = [*_each(sent.arguments)], [*_each(taken.arguments)]
+    positions = position, position
     if _is_shifted(sends, receives, position):
-        return None
+        if not (position in sent.open and position in taken.open):
+            return None
+        return MessageMismatch(
+            group, difference, sender, receiver, sent, taken, positions, None, shifted=True
+        )
     deviating = None
     usual = {one for at, (one, _) in enumerate(pairs) if at != position}
     as_many = len(sends) == len(receives) and all(
@@ -279,7 +286,6 @@ def _first(
     still_open = [rank for rank, one in ((sender, sent), (receiver, taken)) if position in one.open]
     # A rank that was dumped on its way may have finished what its peer has.
     finished = len(still_open) < 2 and not any(merged.ranks[r].informative for r in still_open)
-    positions = position, position
     return MessageMismatch(
         group, difference, sender, receiver, sent, taken, positions, deviating, finished
     )

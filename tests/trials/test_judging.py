@@ -66,6 +66,25 @@ MENDED = {
         7800003674,
     ),
     "a call made twice at once is told by nobody else's rounds": (7800003525,),
+    "a loop within a loop ends, and that is no step of one rank alone": (
+        7810001147,
+        7810001530,
+        7810002659,
+        7810002869,
+        7810004195,
+        7810007544,
+        7800003711,
+    ),
+    "of a ring those came to it as before who did so each time": (
+        7800004109,
+        7800005077,
+        7810002518,
+        7810006135,
+    ),
+    "on its line a call goes to the group that it always went to": (7810002317,),
+    "who has called no more than who waits for it has left nothing out": (7810003766,),
+    "who has been to a collective waits for what comes behind it": (7810001246,),
+    "a third that has been to it shows that it is a call of the program": (7800003635,),
     "what comes in some steps alone tells nothing of others' rounds": (
         7400000372,
         7500001137,
@@ -677,6 +696,16 @@ MENDED = {
 }
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
+    "behind an open message of the two all that follows waits": (7810000554, 7810005053),
+    "messages of two rounds meet, and do not end": (
+        7800001599,
+        7810002080,
+        7810002804,
+        7810003177,
+        7810007570,
+    ),
+    "one alone waits for several in a batch that all others have ended": (7810003473, 7810003880),
+    "orders that were one before do not differ without harm": (7800001659, 7800003688, 7800003787),
     "one that waits alone in a call that it made twice": (7800004506, 7800005325, 7800005107),
     "who alone went on from a call as nobody does": (
         7000003066,

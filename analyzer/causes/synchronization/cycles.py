@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
-from hanglab.analyzer.facts.call_wording import location, name_call, name_group, observation
+from hanglab.analyzer.facts.call_wording import location, name_call, name_group, observation, shapes
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import (
@@ -36,7 +36,7 @@ def added_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def _added_finding(graph: WaitForGraph, call: Call) -> Finding:
-    cause = Cause.COLLECTIVE_MISMATCH
+    cause = Cause.COLLECTIVE_MISMATCH if call.seq is not None else Cause.P2P_UNMATCHED
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -183,6 +183,13 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
             f"{name_ranks([call.rank, instead.rank]).capitalize()}{MISS}rank "
             f"{call.rank} in {name_call(call)}, rank {instead.rank} in {name_call(instead)}"
             f"{MISS_BY}{' and '.join(unlike)}."
+        )
+    if unmatched.shifted and unmatched.missed:
+        met = unmatched.missed[0]
+        return (
+            f"Rank {call.rank}'s {name_call(call)} ({shapes(call)}) meets rank {met.rank}'s "
+            f"{name_call(met)} ({shapes(met)}), the sizes of two messages: one of them left one "
+            "out before, or has one too many."
         )
     peer = call.peer if call.peer is not None or instead is None else instead.rank
     if unmatched.queued and instead is not None:
