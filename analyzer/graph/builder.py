@@ -134,8 +134,10 @@ class _Builder:
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         misdirected = find_misdirected(mismatches, merged, waits)
-        unmatched = [one.messages for one in misdirected if one.messages.messages]
+        met = [one.messages for one in misdirected if one.messages.messages]
+        unmatched = [one for one in met if not one.shifted]
         unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
+        unmatched = unmatched or [one for one in met if one.shifted]
         unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True

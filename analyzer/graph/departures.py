@@ -8,7 +8,7 @@ are more than one, that rank is the odd one, whatever group or number the job wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -70,10 +70,11 @@ class ProgramOrders:
             if (found := self.parting(*pair)) is not None
         }
         # Stages of a pipeline have their own programs, of which no edit makes one of the other.
-        apart = {one.groups for one in partings.values() if not one.is_of_one_program}
+        apart = {pair for pair, one in partings.items() if not one.is_of_one_program}
+        groups = {partings[pair].groups for pair in apart}
         partings = {
             pair: one for pair, one in partings.items()
-            if one.groups not in apart or one.parting.proved
+            if one.groups not in groups and not _are_like_any(pair, apart, partings.keys())
         }  # fmt: skip
         # Orders of the ranks' own are no departures beside what is one.
         clear = {pair: one for pair, one in partings.items() if one.parting.clear}
@@ -114,7 +115,9 @@ class ProgramOrders:
         if odd is None or (waits is not None and not explains(odd, star.departed, waits)):
             return None
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
-        if any(self._is_shared(side, siding) for side in sides):
+        if any(self._is_shared(side, siding) for side in sides) or all(
+            self._are_of_all(side) for side in sides
+        ):
             return None
         departure = self._departure(odd, sides, max(1, len(siding)), tied=tied)
         if departure is None or any(self._is_of_most(side, siding) for side in sides):
@@ -150,6 +153,19 @@ class ProgramOrders:
             for order in orders
             if other is None or outside or other.place in order.places
             for one, then in pairwise(self._projected(order, side.theirs))
+        )
+
+    def _are_of_all(self, side: PartedOrders) -> bool:
+        """True if all others of its group made the call there, in one order with the rank.
+
+        Whoever has no part in it, as those who follow a leader, tells nothing of it.
+        """
+        call, _ = side.calls
+        if call is None or call.place in side.theirs.places:
+            return False
+        fellows = {*self._groups[call.place].members} - {side.mine.rank}
+        return self._is_made_by_others(call, {side.mine.rank}) and not any(
+            self.parting(side.mine.rank, one) for one in fellows
         )
 
     def _is_of_most(self, side: PartedOrders, siding: frozenset[int]) -> bool:
@@ -441,6 +457,25 @@ class ProgramOrders:
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         alike = self._replicas.run_alike(mine.rank, theirs.rank)
         return [one for one in mine.issued if one.place in common or (one.site in sites and alike)]
+
+
+def _are_like_any(
+    pair: tuple[int, int], apart: Collection[tuple[int, int]], parted: Collection[tuple[int, int]]
+) -> bool:
+    """True if two ranks do as two others that have programs of their own: neither parts from one.
+
+    Who left the order of its own program parts from those who keep it.
+    """
+
+    def part(one: int, other: int) -> bool:
+        return one != other and (min(one, other), max(one, other)) in parted
+
+    mine, theirs = pair
+    return any(
+        not (part(mine, one) or part(theirs, other))
+        for two in apart
+        for one, other in (two, two[::-1])
+    )
 
 
 def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:

@@ -53,14 +53,15 @@ class LoneSteps:
         self._read_orders = orders
         self._shown = shown
 
-    def taken_by_one_of(self, ranks: Collection[int]) -> LoneStep | None:
+    def taken_by_one_of(self, ranks: Collection[int], *, uneven: bool = False) -> LoneStep | None:
         """The step of the one of ``ranks`` that took such a one.
 
-        None where several did, or nobody, or where not all that they did is known.
+        None where several did, or nobody, or where not all that they did is known.  Unless
+        ``uneven``, who left out messages of which there may be none took no such step.
         """
         if not all(self._is_told(rank) for rank in ranks):
             return None
-        found = {rank: step for rank in ranks for step in self._taken_by(rank)}
+        found = {rank: step for rank in ranks for step in self._taken_by(rank, uneven=uneven)}
         return next(iter(found.values())) if len(found) == 1 else None
 
     def came_anew(self, ranks: Collection[int]) -> list[int]:
@@ -92,7 +93,19 @@ class LoneSteps:
                 found.setdefault(step, Counter())[path.rank] += 1
         return found
 
-    def _taken_by(self, rank: int) -> Iterator[LoneStep]:
+    @cached_property
+    def _uneven(self) -> frozenset[Token]:
+        """Places of messages to which a rank comes with others, or other ones, than before."""
+        batches: dict[tuple[Token, int], set[tuple[int, ...]]] = {}
+        for order in (one for mine in self._orders.values() for one in mine):
+            for place, run in groupby(order.issued, _line):
+                made = [*run]
+                if made[0].message:
+                    plain = tuple(sorted(one.numbers.plain for one in made))
+                    batches.setdefault((place, order.rank), set()).add(plain)
+        return frozenset(place for (place, _), found in batches.items() if len(found) > 1)
+
+    def _taken_by(self, rank: int, *, uneven: bool) -> Iterator[LoneStep]:
         """Lone steps to a rank's latest calls, up to the first that is open."""
         for order, path in self._paths:
             if order.rank != rank:
@@ -100,11 +113,11 @@ class LoneSteps:
             end = next((one.index for one in order.issued if not one.done), order.issued[-1].index)
             until = sum(call is None or call.index <= end for call in path.calls)
             for at in range(max(1, until - FOLLOWING_PLACES), until):
-                if self._is_lone(path, at):
+                if self._is_lone(path, at, uneven=uneven):
                     places = (at, at - 1, self._usual(path, at))
                     yield LoneStep(rank, *(self._call(path, place) for place in places))
 
-    def _is_lone(self, path: Path, at: int) -> bool:
+    def _is_lone(self, path: Path, at: int, *, uneven: bool) -> bool:
         """True if nobody else ever came to a place from that in front, and it is no new phase.
 
         The rank had always gone on to one other from there, or came to one place twice at once.
@@ -112,14 +125,18 @@ class LoneSteps:
         before, place = path.tokens[at - 1 : at + 1]
         if self._times[before, place] != {path.rank: 1}:
             return False
-        past, again = path.tokens[:at], before == place
+        past = path.tokens[:at]
+        again = before == place and not isinstance(place, _GroupPlace)
         earlier = Counter(then for one, then in pairwise(past) if one == before)
         if len(earlier) > 1 or not (again or (earlier and _is_known(past, place, *earlier))):
             return False
-        went_on = {
-            rank for (one, then), ranks in self._times.items() for rank in ranks
-            if one == before and rank != path.rank and (again or then in earlier)
+        followed = {
+            then: ranks.keys() - {path.rank} for (one, then), ranks in self._times.items()
+            if one == before and (again or then in earlier)
         }  # fmt: skip
+        if not (uneven or self._uneven.isdisjoint(earlier or followed)):
+            return False  # Of messages that data give there may be none.
+        went_on = frozenset[int]().union(*followed.values())
         return earlier.total() + len(went_on) >= KNOWN_ROUNDS
 
     def _usual(self, path: Path, at: int) -> int | None:
@@ -148,21 +165,21 @@ def _comes_anew(order: IssuedOrder) -> bool:
 
 
 def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
-    """True if a thread had its rounds before it came to a place, and that is not its next one.
+    """True if a thread had its rounds before it came to a place.
 
-    A loop within a loop ends at a place of the first round.  Behind what it usually comes to first
-    it is one of the same round; on the same line, in another group, it is that one, if the rank
-    had left that one's group before, and come back to it.
+    A loop within a loop ends at a place of the first round.  On the usual line, in another group,
+    it is that call, if the rank had left that one's group before, and come back to it.
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
         groups = [one.group for one in past if isinstance(one, _GroupPlace)]
         runs = [one for one, _ in groupby(groups)]
         return place.line == usual.line and runs.count(usual.group) > 1
-    return past.count(place) > 1 or (usual, place) in pairwise(past)
+    return past.count(place) > 1
 
 
 def _line(one: IssuedCall) -> Token:
-    return one.message, one.numbers.lined
+    """The line, and what it calls; the messages of a batch come in any order."""
+    return one.message, one.site if one.message else one.numbers.lined
 
 
 def _line_and_group(one: IssuedCall) -> Token:

@@ -6,7 +6,6 @@ dumps do.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -14,7 +13,8 @@ from enum import Enum
 from hanglab.analyzer.hypotheses.frontier import Frontier
 from hanglab.analyzer.hypotheses.last_operations import LastOperations, Step
 from hanglab.analyzer.hypotheses.thresholds import TRIED_PROGRAMS
-from hanglab.analyzer.program.program import Action
+from hanglab.analyzer.program.program import UNKNOWN, Action, ProgramGroup
+from hanglab.analyzer.program.simulation import agree
 from hanglab.recorder.case.operations import op_of
 
 
@@ -235,10 +235,21 @@ def _with_one_for_another(
     return found[:TRIED_PROGRAMS]
 
 
+def _are_alike(one: Action, other: Action, groups: Sequence[ProgramGroup]) -> bool:
+    """True if two calls are one but for their groups: of as many members, with one size."""
+    if one.group == other.group:
+        return False
+    members = {len(groups[action.group].members) for action in (one, other)}
+    actions = [replace(action, root=None) for action in (one, other)]
+    if len(members) > 1:
+        actions = [replace(action, numel=UNKNOWN) for action in actions]
+    return agree(actions)
+
+
 def _on_group_awaited(
     last: LastOperations, culprit: int, frontier: Frontier, at: tuple[int, int] | None
 ) -> list[LastOperations]:
-    """Programs with one that a peer waits in on another group in place of one of its own.
+    """Programs with one that a peer waits in on another group in place of the like of its own.
 
     Of that at which the rank differs, or of one that nobody has met yet.
     """
@@ -254,13 +265,11 @@ def _on_group_awaited(
         found += [
             program
             for program in _with_one_awaited(sound, culprit, frontier)
-            if Counter(_groups(program, culprit)) != Counter(_groups(last, culprit))
+            for step in program.steps[culprit]
+            if not any(step is one for one in own)
+            and _are_alike(own[place].action, step.action, last.groups)
         ]
     return found[:TRIED_PROGRAMS]
-
-
-def _groups(last: LastOperations, rank: int) -> list[int]:
-    return [step.action.group for step in last.steps[rank]]
 
 
 def _place_of(steps: Sequence[Step], group: int, number: int) -> int | None:

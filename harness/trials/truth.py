@@ -469,6 +469,8 @@ class Trial:
         hidden = [fault.rank for fault in self.faults if fault.kind in UNSEEN]
         if any(map(self._swaps_out_of_sight, self.faults)):
             found |= CAUSES["extra"] | STOPPED  # Of a job without that operation.
+        if any(map(self._is_from_elsewhere, self.faults)):
+            found |= {"collective_mismatch"}
         # No buffer holds a root, or split lists: another one may look like a stop of its rank.
         if any(map(self.dumped.may_have_stopped, hidden)):
             return found | STOPPED
@@ -481,28 +483,57 @@ class Trial:
         """
         if fault.kind not in IN_ARGUMENTS:
             return False
-        program = self.program
-        steps = program.ranks[fault.rank][fault.thread]
-        changed = issues_of(steps[fault.at])[fault.part]
-        if changed.peer is not None:
+        places = self._places_of_peers(fault)
+        if places is None:
             return False
+        program = self.program
+        for rank, thread, at, part in places:
+            program = change(program, replace(fault, rank=rank, thread=thread, at=at, part=part))
+        return replace(self.dumped, program=program).may_have_stopped(fault.rank)
+
+    def _is_from_elsewhere(self, fault: Fault) -> bool:
+        """True if the culprit calls from a line of its own, of which its file has no earlier call.
+
+        Then nobody knows that it is its peers' call, with other arguments.
+        """
+        places = self._places_of_peers(fault) if fault.kind in ("size", "dtype") else None
+        if not places:
+            return False
+        mine = self._issue_at(fault.rank, fault.thread, fault.at, fault.part)
+        peers = [self._issue_at(*place) for place in places if place[0] != fault.rank]
+        earlier = [
+            entry.part for entry in self.dumped.ring(fault.rank).entries
+            if entry.part is not None and entry.played.at < fault.at
+        ]  # fmt: skip
+        own = all(one.line != mine.line for one in peers)
+        return own and all(one.line != mine.line for one in earlier)
+
+    def _issue_at(self, rank: int, thread: int, at: int, part: int) -> Issue:
+        return issues_of(self.program.ranks[rank][thread][at])[part]
+
+    def _places_of_peers(self, fault: Fault) -> list[tuple[int, int, int, int]] | None:
+        """Rank, thread, step and part of what all call in the culprit's collective.
+
+        None for a message, and where the turns of threads give the numbers.
+        """
+        changed = self._issue_at(fault.rank, fault.thread, fault.at, fault.part)
+        if changed.peer is not None:
+            return None
         group = changed.group
+        steps = self.program.ranks[fault.rank][fault.thread]
         before = (issue for step in steps[: fault.at] for issue in issues_of(step))
         number = sum(issue.group == group and issue.peer is None for issue in before)
-        for rank, threads in enumerate(program.ranks):
+        found = []
+        for rank, threads in enumerate(self.program.ranks):
             places = [
-                (thread, at, part) for thread, steps in enumerate(threads)
+                (rank, thread, at, part) for thread, steps in enumerate(threads)
                 for at, step in enumerate(steps) for part, issue in enumerate(issues_of(step))
                 if issue.group == group and issue.peer is None
             ]  # fmt: skip
-            if len({thread for thread, *_ in places}) > 1:
-                return False  # Turns of threads give the numbers.
-            if number < len(places):
-                thread, at, part = places[number]
-                program = change(
-                    program, replace(fault, rank=rank, thread=thread, at=at, part=part)
-                )
-        return replace(self.dumped, program=program).may_have_stopped(fault.rank)
+            if len({thread for _, thread, *_ in places}) > 1:
+                return None
+            found += places[number : number + 1]
+        return found
 
     def _swaps_out_of_sight(self, fault: Fault) -> bool:
         """True if no buffer holds one of the two operations that a rank has swapped."""

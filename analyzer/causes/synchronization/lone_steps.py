@@ -14,7 +14,9 @@ def lone_step_findings(graph: WaitForGraph) -> list[Finding]:
     """One finding where one of all ranks came so to what it waits in; else none."""
     if not graph.waits or graph.progressing or graph.missing or graph.lone_steps is None:
         return []
-    step = graph.lone_steps.taken_by_one_of(graph.expected)
+    # Who came to it without messages of which there are none would not be alone there.
+    alone = len({wait.call.rank for wait in graph.waits}) == 1
+    step = graph.lone_steps.taken_by_one_of(graph.expected, uneven=alone)
     if step is None or step.call is None or step.call.completed:
         return []
     if not any(
