@@ -34,11 +34,6 @@ class LoneStep:
     usual: Call | None
 
 
-class _GroupPlace(NamedTuple):
-    line: Token
-    group: int
-
-
 class LoneSteps:
     """Steps of the ranks of a small job, whose calls have lines.
 
@@ -165,21 +160,36 @@ def _comes_anew(order: IssuedOrder) -> bool:
 
 
 def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
-    """True if a thread had its rounds before it came to a place.
+    """True if a thread had its rounds before it came to a place, and came to that from one other.
 
-    A loop within a loop ends at a place of the first round.  On the usual line, in another group,
-    it is that call, if the rank had left that one's group before, and come back to it.
+    A loop within a loop ends at a place of the first round.  On the line of the usual one it is
+    that call, as another operation; or in another group, if the rank had left that one's group
+    before, and come back to it.
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
         groups = [one.group for one in past if isinstance(one, _GroupPlace)]
         runs = [one for one, _ in groupby(groups)]
         return place.line == usual.line and runs.count(usual.group) > 1
-    return past.count(place) > 1
+    if isinstance(place, _LinePlace) and isinstance(usual, _LinePlace) and place.site == usual.site:
+        return True
+    came = [one for one, then in pairwise(past) if then == place]
+    return past.count(place) > 1 and len({*came[-past.count(place) + 1 :]}) == 1
 
 
-def _line(one: IssuedCall) -> Token:
-    """The line, and what it calls; the messages of a batch come in any order."""
-    return one.message, one.site if one.message else one.numbers.lined
+class _LinePlace(NamedTuple):
+    message: bool
+    site: int | None
+    #: The messages of a batch come in any order, and are one.
+    name: int | None
+
+
+class _GroupPlace(NamedTuple):
+    line: _LinePlace
+    group: int
+
+
+def _line(one: IssuedCall) -> _LinePlace:
+    return _LinePlace(one.message, one.site, None if one.message else one.numbers.lined)
 
 
 def _line_and_group(one: IssuedCall) -> Token:

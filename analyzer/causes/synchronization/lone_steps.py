@@ -5,24 +5,23 @@ from __future__ import annotations
 from hanglab.analyzer.facts.call_wording import location, name_step, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
-from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.strengths import PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
 
 def lone_step_findings(graph: WaitForGraph) -> list[Finding]:
-    """One finding where one of all ranks came so to what it waits in; else none."""
+    """One finding where the only rank that waits came so to what it waits in; else none.
+
+    All others have come to what they had done before, and ended it.
+    """
     if not graph.waits or graph.progressing or graph.missing or graph.lone_steps is None:
         return []
-    # Who came to it without messages of which there are none would not be alone there.
-    alone = len({wait.call.rank for wait in graph.waits}) == 1
-    step = graph.lone_steps.taken_by_one_of(graph.expected, uneven=alone)
+    if len({wait.call.rank for wait in graph.waits}) > 1:
+        return []  # Others wait elsewhere, and it for them maybe.
+    step = graph.lone_steps.taken_by_one_of(graph.expected, uneven=True)
     if step is None or step.call is None or step.call.completed:
         return []
-    if not any(
-        wait.call.rank == step.rank and wait.kind is not WaitKind.STALLED for wait in graph.waits
-    ):
-        return []  # All others have come to what it is in.
     cause = Cause.P2P_UNMATCHED if step.call.seq is None else Cause.COLLECTIVE_MISMATCH
     return [
         Finding(
