@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ from hanglab.analyzer.flight_recorder.content import read_content
 from hanglab.analyzer.flight_recorder.decoding import Decoded
 
 Sizes = Sequence[Sequence[int]]
+#: Group, operation, line, and the other end of a message or the size of a collective's tensor.
+Called = tuple[str, str, int, int]
+SEND, RECV = "send", "recv"
 
 
 @dataclass(frozen=True)
@@ -115,3 +119,34 @@ def columns(rank: int, rows: Iterable[Row], **details: Any) -> RankDump:
 
 def world(size: int) -> dict[str, Sequence[int]]:
     return {"0": range(size)}
+
+
+def dump_of(
+    rank: int, calls: Sequence[Called], unfinished: int, members: Mapping[str, Sequence[int]]
+) -> RankDump:
+    """The buffer of a rank whose last calls have not ended.
+
+    A receive behind a send of its line is of one batch with it.
+    """
+    numbers: Counter[tuple[str, bool]] = Counter()
+    rows = []
+    for place, (group, op, line, other) in enumerate(calls):
+        message = op in (SEND, RECV)
+        of_batch = op == RECV and place > 0 and calls[place - 1][:3] == (group, SEND, line)
+        numbers[group, message] += not of_batch
+        ends = (rank, other) if op == SEND else (other, rank)
+        name = f"{op} {ends[0]}->{ends[1]}" if op == SEND else f"{op} {ends[1]}<-{ends[0]}"
+        rows.append(
+            Row(
+                name if message else op,
+                0 if message else numbers[group, False],
+                group=group,
+                done=place < len(calls) - unfinished,
+                inputs=((4,),) if message else ((other,),),
+                line=line,
+                p2p_seq=numbers[group, True] if message else 0,
+                extra={"thread_id": "7", "thread_name": "python"},
+            )
+        )
+    mine = {group: ranks for group, ranks in members.items() if rank in ranks}
+    return columns(rank, rows, members=mine)

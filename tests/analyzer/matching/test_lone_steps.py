@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
-from graph_rows import Row, columns
+from graph_rows import RECV, SEND, Called, Row, columns, dump_of
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
-from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.lone_steps import LoneStep, LoneSteps
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.verdict import Cause
 
-#: Group, operation, line, and the other end of a message or the size of a collective's tensor.
-Called = tuple[str, str, int, int]
-SEND, RECV, REDUCE = "send", "recv", "all_reduce"
+REDUCE = "all_reduce"
 WORLD = "0"
-
-
-def dump_of(
-    rank: int, calls: Sequence[Called], unfinished: int, members: Mapping[str, Sequence[int]]
-) -> RankDump:
-    """The buffer of a rank whose last calls have not ended.
-
-    A receive behind a send of its line is of one batch with it.
-    """
-    numbers: Counter[tuple[str, bool]] = Counter()
-    rows = []
-    for place, (group, op, line, other) in enumerate(calls):
-        message = op in (SEND, RECV)
-        of_batch = op == RECV and place > 0 and calls[place - 1][:3] == (group, SEND, line)
-        numbers[group, message] += not of_batch
-        ends = (rank, other) if op == SEND else (other, rank)
-        name = f"{op} {ends[0]}->{ends[1]}" if op == SEND else f"{op} {ends[1]}<-{ends[0]}"
-        rows.append(
-            Row(
-                name if message else op,
-                0 if message else numbers[group, False],
-                group=group,
-                done=place < len(calls) - unfinished,
-                inputs=((4,),) if message else ((other,),),
-                line=line,
-                p2p_seq=numbers[group, True] if message else 0,
-                extra={"thread_id": "7", "thread_name": "python"},
-            )
-        )
-    mine = {group: ranks for group, ranks in members.items() if rank in ranks}
-    return columns(rank, rows, members=mine)
 
 
 def graph_of(

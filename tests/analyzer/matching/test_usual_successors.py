@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
-from graph_rows import Row, columns
+from graph_rows import RECV, SEND, Called, dump_of
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
-from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Finding
 
-#: Group, operation, line, and the other end of a message or the size of a collective's tensor.
-Called = tuple[str, str, int, int]
-SEND, RECV = "send", "recv"
 #: Groups of the first half of six ranks, and of the second.
 WORLD, NEAR, FAR = "0", "1", "2"
 MEMBERS = {WORLD: [0, 1, 2, 3, 4, 5], NEAR: [0, 1, 2], FAR: [3, 4, 5]}
-
-
-def dump_of(
-    rank: int, calls: Sequence[Called], unfinished: int, members: Mapping[str, Sequence[int]]
-) -> RankDump:
-    """The buffer of a rank whose last calls have not ended."""
-    numbers: Counter[tuple[str, bool]] = Counter()
-    rows = []
-    for place, (group, op, line, other) in enumerate(calls):
-        message = op in (SEND, RECV)
-        numbers[group, message] += 1
-        ends = (rank, other) if op == SEND else (other, rank)
-        name = f"{op} {ends[0]}->{ends[1]}" if op == SEND else f"{op} {ends[1]}<-{ends[0]}"
-        rows.append(
-            Row(
-                name if message else op,
-                0 if message else numbers[group, False],
-                group=group,
-                done=place < len(calls) - unfinished,
-                inputs=((4,),) if message else ((other,),),
-                line=line,
-                p2p_seq=numbers[group, True] if message else 0,
-                extra={"thread_id": "7", "thread_name": "python"},
-            )
-        )
-    mine = {group: ranks for group, ranks in members.items() if rank in ranks}
-    return columns(rank, rows, members=mine)
 
 
 def findings(
