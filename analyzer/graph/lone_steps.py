@@ -123,7 +123,11 @@ class LoneSteps:
         past = path.tokens[:at]
         again = before == place and not isinstance(place, _GroupPlace)
         earlier = Counter(then for one, then in pairwise(past) if one == before)
-        if len(earlier) > 1 or not (again or (earlier and _is_known(past, place, *earlier))):
+        if len(earlier) > 1 or not (
+            again
+            or (earlier and _is_known(past, place, *earlier))
+            or self._is_other_operation(place, *earlier)
+        ):
             return False
         followed = {
             then: ranks.keys() - {path.rank} for (one, then), ranks in self._times.items()
@@ -133,6 +137,24 @@ class LoneSteps:
             return False  # Of messages that data give there may be none.
         went_on = frozenset[int]().union(*followed.values())
         return earlier.total() + len(went_on) >= KNOWN_ROUNDS
+
+    def _is_other_operation(self, place: Token, usual: Token = None) -> bool:
+        """True if a place is on the line of the usual one, which called nothing else in any rank.
+
+        Not where one line makes several calls, such as that of a function for all of them.
+        """
+        if not (isinstance(place, _LinePlace) and isinstance(usual, _LinePlace)):
+            return False
+        return place.site == usual.site and self._at_site[place.site] == {place, usual}
+
+    @cached_property
+    def _at_site(self) -> dict[int | None, set[_LinePlace]]:
+        found: dict[int | None, set[_LinePlace]] = {}
+        for _, path in self._paths:
+            for token in path.tokens:
+                if isinstance(token, _LinePlace):
+                    found.setdefault(token.site, set()).add(token)
+        return found
 
     def _usual(self, path: Path, at: int) -> int | None:
         """The place that the rank came to before from that in front of one; None if it did not."""
@@ -162,16 +184,13 @@ def _comes_anew(order: IssuedOrder) -> bool:
 def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
     """True if a thread had its rounds before it came to a place, and came to that from one other.
 
-    A loop within a loop ends at a place of the first round.  On the line of the usual one it is
-    that call, as another operation; or in another group, if the rank had left that one's group
-    before, and come back to it.
+    A loop within a loop ends at a place of the first round.  On the usual line, in another group,
+    it is that call, if the rank had left that one's group before, and come back to it.
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
         groups = [one.group for one in past if isinstance(one, _GroupPlace)]
         runs = [one for one, _ in groupby(groups)]
         return place.line == usual.line and runs.count(usual.group) > 1
-    if isinstance(place, _LinePlace) and isinstance(usual, _LinePlace) and place.site == usual.site:
-        return True
     came = [one for one, then in pairwise(past) if then == place]
     return past.count(place) > 1 and len({*came[-past.count(place) + 1 :]}) == 1
 
