@@ -112,4 +112,7 @@ def _world_graph(
         # Without them, waiting ends elsewhere.
         moving.update(more)
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
+    for sink in graph.sinks:
+        if sink.outside and not graph.unfinished.get(sink.rank) and sink.rank in merged.ranks:
+            sink.paused_s = merged.ranks[sink.rank].activity.short_pause_s
     return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside, world.restarted)

@@ -70,6 +70,9 @@ class Sink:
     untold: bool = False
     #: No dump holds what its peers called where it is, so that its own call may be another one.
     unseen: bool = False
+    #: Seconds for which it had done nothing when its file was written; None if that is long, or
+    #: nothing tells.
+    paused_s: float | None = None
 
 
 @dataclass

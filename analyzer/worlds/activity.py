@@ -51,6 +51,13 @@ class Activity:
     awaits_watchdog: bool = False
 
     @property
+    def short_pause_s(self) -> float | None:
+        """Seconds since its last event, where a host may still be at work; None if that is long."""
+        timed_out = self.timeout_ns != ABSENT and self.quiet_ns >= TIMED_OUT_SHARE * self.timeout_ns
+        short = ABSENT != self.quiet_ns < LONGEST_IDLE_NS and not timed_out
+        return self.quiet_ns / 1e9 if short else None
+
+    @property
     def idle(self) -> bool:
         """True if it has done nothing for longer than one can say that a sound job pauses."""
         return self.quiet_ns >= max(LONGEST_IDLE_NS, self.pause_ns)

@@ -14,7 +14,7 @@ COPIED_TIMEOUTS = 2
 COPIED_LEAST_NS = 3600 * 1_000_000_000
 #: Nanoseconds without any operation of any rank from which on a job with nothing open is not
 #: called healthy: a minute, for what it is in may leave no entry, as sends and receives on gloo, a
-#: group of gloo beside NCCL's, or whatever its hosts do.
+#: group of gloo beside NCCL's, or whatever its hosts do.  Nor is a host surely missing sooner.
 LONGEST_IDLE_NS = 60 * 1_000_000_000
 #: Nanoseconds by which the times that two ranks give to one operation differ on hosts that share a
 #: clock, late arrivals included; hosts kept by NTP are milliseconds apart.

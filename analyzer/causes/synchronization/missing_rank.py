@@ -217,6 +217,13 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         )
     if graph.open:
         words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")
+    paused = {sink.rank: sink.paused_s for sink in sinks if sink.paused_s is not None}
+    if paused:
+        words.append(
+            f"{name_ranks([*paused]).capitalize()} had done nothing for "
+            f"{max(paused.values()):.1f} s when that was dumped: what leaves no entry, such as a "
+            "first checkpoint, may take as long, and a later dump would tell."
+        )
     silent = graph.silent_p2p.intersection(outside)
     if silent:
         words.append(
@@ -231,7 +238,11 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=CANDIDATES if silent or unseen or last else CONCLUDED if concluded else SEEN,
+        confidence=CANDIDATES
+        if silent or unseen or last or paused
+        else CONCLUDED
+        if concluded
+        else SEEN,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,

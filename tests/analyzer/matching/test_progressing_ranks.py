@@ -84,6 +84,26 @@ def test_a_rank_that_was_quiet_for_longer_is_named(tmp_path: Path, pause_ns: int
     assert (found.status, found.culprits) == (Status.HUNG, [1])
 
 
+@pytest.mark.parametrize(("quiet_s", "sure"), [(5, False), (40, False), (61, True)])
+def test_a_host_that_was_quiet_for_less_than_a_minute_is_not_surely_missing(
+    tmp_path: Path, quiet_s: int, sure: bool
+) -> None:
+    """It may write its first checkpoint: its pauses so far were of a millisecond."""
+    written = dict.fromkeys(range(4), LAST_NS + quiet_s * 1_000_000_000)
+    found = verdict(tmp_path, {r: DONE if r == 1 else WAITS for r in range(4)}, written)
+    assert (found.status, found.culprits) == (Status.HUNG, [1])
+    assert (found.confidence > 0.9) is sure
+    assert ("a later dump would tell" in found.summary) is not sure
+
+
+def test_a_wait_of_its_timeout_is_long_enough_for_a_host_to_be_missing(tmp_path: Path) -> None:
+    waits = [*DONE, Row("all_reduce", 41, done=False, extra={"timeout_ms": 10_000})]
+    done = [*DONE[:-1], Row("all_reduce", 40, extra={"timeout_ms": 10_000})]
+    written = dict.fromkeys(range(3), LAST_NS + 10_500_000_000)
+    found = verdict(tmp_path, {0: done, 1: waits, 2: waits}, written)
+    assert (found.culprits, found.confidence > 0.9) == ([0], True)
+
+
 def test_a_pause_as_long_as_the_timeout_is_not_usual(tmp_path: Path) -> None:
     rows, last_ns = after_a_pause(2000)
     written = dict.fromkeys(range(3), last_ns + 600_000_000_000)

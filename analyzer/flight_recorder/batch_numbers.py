@@ -1,0 +1,70 @@
+"""Numbers of batches of sends and receives, as later releases of torch count them.
+
+Up to 2.5, starting a batch counts as a collective of its group, and the number of messages stays as
+it is; the entry that ends it need not be marked as one of messages.  So two ranks that exchange
+with more or fewer peers have the same collective under two numbers, and all batches have one.
+Later, a batch has the next number of messages (``startCoalescing`` and ``pointToPoint`` of
+``ProcessGroupNCCL.cpp``), and that is what everything behind this module reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Bool, Entries, Int64
+from hanglab.recorder.case.operations import op_of
+
+
+def number_batches(entries: Entries) -> Entries:
+    """The entries, in groups whose batches count as collectives with numbers of their own.
+
+    In a ring that has lost its first entries the collectives of such a group keep theirs: how many
+    batches went before them is not known.
+    """
+    is_end = np.array([op_of(one.op).batch_end for one in entries.operations], dtype=np.bool_)
+    if not is_end.any() or not entries.is_p2p.any():
+        return entries
+    ends = is_end[entries.operation]
+    names = sorted({one.name for one in entries.group_names})
+    groups = [np.flatnonzero(entries.in_group(name)) for name in names]
+    counted = [rows for rows in groups if _count_as_collectives(entries, rows, ends)]
+    if not counted:
+        return entries
+    is_p2p, seq, p2p_seq = (
+        column.copy() for column in (entries.is_p2p, entries.seq, entries.p2p_seq)
+    )
+    whole = int(entries.record_id[0]) == 0 and bool((np.diff(entries.record_id) == 1).all())
+    for rows in counted:
+        _renumber(rows, ends, is_p2p, seq, p2p_seq, whole=whole)
+    return replace(entries, is_p2p=is_p2p, seq=seq, p2p_seq=p2p_seq)
+
+
+def _count_as_collectives(entries: Entries, rows: Int64, ends: Bool) -> bool:
+    """True if messages of batches have no number of their own, or that of the batch before."""
+    messages = rows[entries.is_p2p[rows] & ~ends[rows]]
+    numbers = np.stack((entries.seq[messages], entries.p2p_seq[messages]))
+    batches = np.unique(numbers[:, np.isin(numbers[0], entries.seq[rows[ends[rows]]])], axis=1)
+    return batches.shape[1] > len(np.unique(batches[1])) or bool((batches[1] == 0).any())
+
+
+def _renumber(
+    rows: Int64, ends: Bool, is_p2p: Bool, seq: Int64, p2p_seq: Int64, *, whole: bool
+) -> None:
+    messages = batches = 0
+    last, batch = 0, ABSENT
+    before: tuple[int, int] | None = None
+    for row in rows.tolist():
+        number = int(seq[row])
+        is_p2p[row] |= ends[row] and number == batch
+        if is_p2p[row]:
+            if number > last:  # A message alone has the number of what came before it.
+                batch = number
+                batches += 1
+            messages += (number, int(p2p_seq[row])) != before
+            before = number, int(p2p_seq[row])
+            p2p_seq[row] = messages
+        last = max(last, number)
+        if whole:
+            seq[row] = number - batches
