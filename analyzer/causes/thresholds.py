@@ -61,6 +61,12 @@ AWAY_NS = 3_000_000_000
 EARLY_PART = 0.75
 #: Nanoseconds: a single wait from which on one rank's work holds the job up, at most.
 LONG_WORK_NS = 8_000_000_000
+#: Nanoseconds: a wait that counts with others like it, such as for an evaluation every epoch.
+#: Steps in which a rank is that much slower than its peers are hardly known.
+LONG_WORK_AGAIN_NS = 3_000_000_000
+#: Factor: beyond its peers' own time in a stretch, from which on a rank does there what they do not
+#: do at all; slower at the same work a rank is by a few times.
+ALONE_FACTOR = 10
 #: Factor: of a job that is watched with less patience, this many times that patience.
 LONG_WORK_PATIENCE = 3
 #: Seconds: counters that were watched for less give no rate.

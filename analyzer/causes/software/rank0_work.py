@@ -1,10 +1,19 @@
-"""``rank0_work``: one long stretch that only one rank worked in while the others waited."""
+"""``rank0_work``: long stretches that only one rank worked in while the others waited."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import LONG_WORK_DIVISOR, LONG_WORK_NS, LONG_WORK_PATIENCE
+import numpy as np
+
+from hanglab.analyzer.causes.thresholds import (
+    ALONE_FACTOR,
+    LONG_WORK_AGAIN_NS,
+    LONG_WORK_DIVISOR,
+    LONG_WORK_NS,
+    LONG_WORK_PATIENCE,
+)
+from hanglab.analyzer.facts.arrival_lag import Arrivals
 from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Proposal, propose
@@ -18,9 +27,15 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
     patience = known.job.hang_after_s if known.job else None
     long_ns = min(LONG_WORK_NS, LONG_WORK_PATIENCE * patience * 1e9) if patience else LONG_WORK_NS
     for rank, late in found.lateness.items():
-        waited = late.longest_ns
+        waited, times = late.longest_ns, 1
         if waited < long_ns or waited < found.span_ns / LONG_WORK_DIVISOR:
-            continue
+            again = _stretches_alone(found, rank)
+            waited, times = round(sum(again)), len(again)
+            if times < 2 or waited < found.span_ns / LONG_WORK_DIVISOR:
+                continue
+        often = "" if times == 1 else f", in {times} stretches,"
+        in_what = "one operation" if times == 1 else "one operation each time"
+        which = "one operation" if times == 1 else f"{times} operations"
         line = busiest_line(known, rank)
         location = known.ranks[rank].location(line) if line else None
         yield propose(
@@ -29,13 +44,13 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
             [rank],
             status=Status.SLOW,
             confidence=INFERRED,
-            summary=f"Rank {rank} worked alone for {waited / 1e9:.1f} s{name_line(location)} "
-            "while the others waited for it in one operation.",
+            summary=f"Rank {rank} worked alone for {waited / 1e9:.1f} s{often}"
+            f"{name_line(location)} while the others waited for it in {in_what}.",
             evidence=[
                 Evidence(
                     "flight_recorder",
                     rank,
-                    f"entered one operation {waited / 1e9:.1f} s after its peers",
+                    f"entered {which} {waited / 1e9:.1f} s after its peers",
                 )
             ],
             location=location,
@@ -45,3 +60,16 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
                 share_of_step=round(waited / found.span_ns, 4),
             ),
         )
+
+
+def _stretches_alone(found: Arrivals, rank: int) -> list[float]:
+    """Nanoseconds that peers lost in each long stretch of a rank's in which they had hardly any."""
+    alone: list[float] = []
+    for lag in found.group_lags:
+        if rank not in lag.members or len(lag.members) < 2:
+            continue
+        mine = lag.members.index(rank)
+        others = np.median(np.delete(lag.own, mine, axis=1), axis=1)
+        kept = (lag.last == mine) & (lag.lost >= LONG_WORK_AGAIN_NS)
+        alone += lag.lost[kept & (lag.own[:, mine] >= ALONE_FACTOR * others)].tolist()
+    return alone

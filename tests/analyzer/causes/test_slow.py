@@ -540,3 +540,18 @@ def test_one_long_stretch_alone_is_no_slow_rank_however_much_it_computes() -> No
     job = Job(lambda rank, step: (rank == 2) * (9000.0 if step == 20 else 4.0))
     found = job.uses({2: 8.0 + 9000.0 / STEPS}).verdicts()
     assert list(found) == [Cause.RANK0_WORK] and found[Cause.RANK0_WORK].culprits == [2]
+
+
+def test_stretches_alone_that_come_again_are_work_that_one_rank_does() -> None:
+    """An evaluation of 4 s by one rank, every twentieth step: none of them is a third of all."""
+    job = Job(lambda rank, step: 4000.0 if rank == 2 and step % 20 == 19 else 0.0)
+    found = job.uses({2: 8.0 + 12_000.0 / STEPS}).verdicts()
+    assert list(found) == [Cause.RANK0_WORK]
+    assert found[Cause.RANK0_WORK].culprits == [2]
+    assert "in 3 stretches" in found[Cause.RANK0_WORK].summary
+
+
+def test_who_takes_longer_for_what_its_peers_do_as_well_is_slow() -> None:
+    """By as many seconds, each step."""
+    job = Job(lambda rank, step: 4500.0 if rank == 2 else 1000.0).uses({2: 4500.0})
+    assert list(job.verdicts()) == [Cause.SLOW_COMPUTE]
