@@ -83,7 +83,7 @@ OF_CORPUS = {
         "they have waited 1.5 s for it in all_reduce #6 of dense."
     ),
     "local/group_creation.fault": (
-        "Rank 1 (group_creation.py:24) did not call new_group as ranks 0, 2 and 3 did; they have "
+        "Rank 1 (group_creation.py:24) did not call new_group as others did; ranks 0, 2 and 3 have "
         "waited 1.5 s for it."
     ),
     "local/p2p_deadlock.fault": (

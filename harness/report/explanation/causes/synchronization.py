@@ -179,7 +179,7 @@ TEXTS = {
         references=(_DISTRIBUTED, "NVIDIA/nccl#147"),
     ),
     "split_mismatch": CauseText(
-        says=("{Who} called {shared}{at} with split sizes that do not fit those of {members}",),
+        says=("{Who} called {shared}{at} with split sizes that do not fit {theirs}",),
         what="What one rank sends to another in all_to_all is not what that one expects.",
         proof="The recorder's own record of the lists: entry j of rank i's input splits is not "
         "entry i of rank j's output splits.",
@@ -212,7 +212,7 @@ TEXTS = {
         references=(_NCCL_GROUPS, "NVIDIA/nccl#195", "meta-pytorch/torchrec#4149"),
     ),
     "group_creation": CauseText(
-        says=("{Who}{by_line} did not call new_group as {peers} did",),
+        says=("{Who}{by_line} did not call new_group as others did",),
         says_of_all=("The ranks did not all call new_group with the same members in one order",),
         what="new_group is a collective of the whole job, members or not: some ranks left it out, "
         "or called it in another order or with other members.",
