@@ -26,6 +26,7 @@ from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.scheduler import asked_to_end, told_why
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.graph.wait_for_graph import Wait, WaitForGraph
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
 from hanglab.analyzer.wording import (
@@ -36,6 +37,7 @@ from hanglab.analyzer.wording import (
     name_ranks,
     need_dump,
     need_later_dump,
+    need_stack,
     need_whole_dump,
 )
 
@@ -217,6 +219,23 @@ def undecided(facts: CaseFacts) -> Verdict:
     )
 
 
+def _ring(graph: WaitForGraph) -> list[Wait]:
+    """Waits of ranks each of which waits for the next one alone, the last for the first."""
+    first: dict[int, Wait] = {}
+    for wait in graph.waits:
+        first.setdefault(wait.call.rank, wait)
+    for rank in sorted(first):
+        path: list[int] = []
+        while rank in first and len(first[rank].on) == 1 and rank not in path:
+            path.append(rank)
+            (rank,) = first[rank].on
+        if rank in path:
+            ring = path[path.index(rank) :]
+            start = ring.index(min(ring))
+            return [first[one] for one in ring[start:] + ring[:start]]
+    return []
+
+
 def _hang_summary(facts: CaseFacts) -> str:
     if facts.case and facts.all_ended:
         if sent := ended_at_once(facts):
@@ -231,6 +250,13 @@ def _hang_summary(facts: CaseFacts) -> str:
     if not outside and facts.graph.host_waits:
         return _host_wait_summary(facts)
     if not outside:
+        ring = _ring(facts.graph)
+        if ring:
+            who = name_ranks(sorted(wait.call.rank for wait in ring)).capitalize()
+            return (
+                f"{who} wait for each other in a ring, the first in {name_call(ring[0].call)}; "
+                "which of them is out of turn the evidence does not show."
+            )
         return _HANGS
     verb = "is" if len(outside) == 1 else "are"
     recorded = all(
@@ -301,7 +327,7 @@ def _needs(facts: CaseFacts) -> list[Need]:
     graph = facts.graph
     divergence = undecided_divergence(graph)
     needs = deciding_evidence(graph, divergence) if divergence is not None else []
-    needs += graph.needs
+    needs += [need for need in graph.needs if not _is_met(need, facts)]
     needs += [need_dump(rank) for rank in facts.inputs.missing_ranks]
     if facts.case:
         needs += [
@@ -323,6 +349,13 @@ def _needs(facts: CaseFacts) -> list[Need]:
             needs += [need_later_dump(rank) for rank in sorted(graph.progressing)]
         needs += [need_whole_dump(rank) for rank in sorted(graph.broken_off)]
     return needs
+
+
+def _is_met(need: Need, facts: CaseFacts) -> bool:
+    """True if it asks for the stack of a rank of which there is one."""
+    view = facts.ranks.get(-1 if need.rank is None else need.rank)
+    met = view is not None and view.captured_stack is not None
+    return met and need.rank is not None and need == need_stack(need.rank)
 
 
 def _a_later_look(facts: CaseFacts) -> Need:

@@ -43,6 +43,10 @@ def need_whole_dump(rank: int) -> Need:
     return Need("a whole dump of {}", "whole dumps of {}", rank)
 
 
+def need_stack(rank: int) -> Need:
+    return Need("{}'s stack", "the stacks of {}", rank)
+
+
 def break_off(ranks: Sequence[int]) -> str:
     """``the dump of rank 3 breaks off``, ``the dumps of ranks 3 and 5 break off``."""
     dumps, verb = ("dump", "breaks") if len(set(ranks)) == 1 else ("dumps", "break")

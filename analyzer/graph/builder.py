@@ -53,7 +53,13 @@ from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
-from hanglab.analyzer.wording import Need, need_dump, need_later_dump, need_whole_dump
+from hanglab.analyzer.wording import (
+    Need,
+    need_dump,
+    need_later_dump,
+    need_stack,
+    need_whole_dump,
+)
 from hanglab.analyzer.worlds.thresholds import LONGEST_IDLE_NS
 
 
@@ -331,7 +337,7 @@ class _Builder:
             return need_dump(rank)
         if end_is_lost(self._merged.ranks[rank]):
             return need_whole_dump(rank)
-        return Need("{}'s stack", "the stacks of {}", rank)
+        return need_stack(rank)
 
 
 def _idle_s(merged: MergedSummaries) -> float:
