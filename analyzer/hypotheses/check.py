@@ -387,9 +387,10 @@ class _SimulatedCheck:
         }
         left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
         fallen = [rank for rank in self._culprits if rank not in left]
-        # A message on another group, or with another tag, is none of the faults that are tried.
+        # A message on another group, or with another tag, is none of the faults that are tried, nor
+        # are their sizes simulated.
         message = any(
-            (one.counted or _is_on_another_group(one))
+            (one.counted or one.shifted or _is_on_another_group(one))
             and set(self._culprits) == {one.call.rank, one.call.peer}
             for one in self._graph.unmatched
         )

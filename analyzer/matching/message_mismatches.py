@@ -267,7 +267,7 @@ def _first(
     sends, receives = [*_each(sent.arguments)], [*_each(taken.arguments)]
     positions = position, position
     if _is_shifted(sends, receives, position):
-        if not (position in sent.open and position in taken.open):
+        if position not in {*sent.open, *taken.open}:
             return None
         return MessageMismatch(
             group, difference, sender, receiver, sent, taken, positions, None, shifted=True

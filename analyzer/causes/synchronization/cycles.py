@@ -184,12 +184,14 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
             f"{call.rank} in {name_call(call)}, rank {instead.rank} in {name_call(instead)}"
             f"{MISS_BY}{' and '.join(unlike)}."
         )
-    if unmatched.shifted and unmatched.missed:
-        met = unmatched.missed[0]
+    if unmatched.shifted:
+        met = "one that has ended"
+        if unmatched.missed:
+            other = unmatched.missed[0]
+            met = f"rank {other.rank}'s {name_call(other)} ({shapes(other)})"
         return (
-            f"Rank {call.rank}'s {name_call(call)} ({shapes(call)}) meets rank {met.rank}'s "
-            f"{name_call(met)} ({shapes(met)}), the sizes of two messages: one of them left one "
-            "out before, or has one too many."
+            f"Rank {call.rank}'s {name_call(call)} ({shapes(call)}) meets {met}, of another size: "
+            "one of the two left a message out before, or has one too many."
         )
     peer = call.peer if call.peer is not None or instead is None else instead.rank
     if unmatched.queued and instead is not None:
