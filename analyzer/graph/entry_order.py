@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -58,9 +58,41 @@ def are_own_orders(cycle: WaitCycle, lookup: CallLookup) -> bool:
         several = bool(free) or len(_distinct(orders)) > MOST_BY_ONE
         kept = any(names <= {name for name, _ in marks} for marks in before)
         enough = AGREEING_ORDERS if free or kept else UNLIKELY_AGREEING
-        if complete and (fewer > 1 or (several and not (fewer == 1 and more >= enough))):
+        parted = fewer > 1 and not who_changed_order(cycle, lookup)
+        if complete and (parted or (several and fewer <= 1 and not (fewer and more >= enough))):
             return True
     return False
+
+
+def who_changed_order(cycle: WaitCycle, lookup: CallLookup) -> tuple[int, ...]:
+    """Ranks that enter two groups otherwise than all of both did in the round before; () if none.
+
+    At most half of them: where most go another way, that may be the program's.
+    """
+    if len(cycle.places) != 2:
+        return ()
+    places = tuple(cycle.places.values())
+    both = sorted(set(places[0].group.members) & set(places[1].group.members))
+    if len(both) > COMPARED_MEMBERS:
+        return ()
+    lookup.prefetch(both)
+    orders = {rank: _entered(rank, places, None, lookup)[0] for rank in both}
+    now, before = (
+        {rank: _comes_first(places, order, ago) for rank, order in orders.items()} for ago in (0, 1)
+    )
+    if None in (*now.values(), *before.values()) or len({*before.values()}) > 1:
+        return ()
+    changed = tuple(rank for rank in both if now[rank] != before[rank])
+    return changed if 2 * len(changed) <= len(both) else ()
+
+
+def _comes_first(
+    places: Sequence[OpenOperation], order: Mapping[_Mark, int], ago: int
+) -> bool | None:
+    """True if the first of two collectives, so many numbers ago, comes before the other one."""
+    marks = [(place.group.group.name, (place.seq or 0) - ago) for place in places]
+    first, then = (order.get(mark) for mark in marks)
+    return None if first is None or then is None else first < then
 
 
 def alone_in_order(cycle: WaitCycle) -> int | None:

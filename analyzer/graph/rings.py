@@ -11,6 +11,7 @@ from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
     have_crossed,
+    who_changed_order,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
@@ -281,6 +282,9 @@ class RingReader:
             inside = {rank for place in cycle.places.values() for rank in place.waiters}
             if len(inside.intersection(cycle.places[lacking[0]].absent)) > 1:
                 return tuple(lacking)
+        changed = who_changed_order(cycle, self._lookup)
+        if len(changed) > 1:
+            return changed
         alone = alone_in_order(cycle)
         if alone is not None:
             return (alone,)

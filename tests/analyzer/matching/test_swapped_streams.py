@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from graph_rows import Row, columns
@@ -24,20 +25,25 @@ def finding(odd: int, size: int, rounds: int, mine: str, peers: str, round_: str
 
     Of what they issued then nothing has finished.
     """
+    (found,) = findings([mine if rank == odd else peers for rank in range(size)], rounds, round_)
+    return found
+
+
+def findings(last: Sequence[str], rounds: int, round_: str) -> list[Finding]:
+    """All ranks did ``rounds`` of ``round_``, and then each its own of ``last``, which is open."""
     dumps = []
-    for rank in range(size):
+    for rank, own in enumerate(last):
         numbers = Counter[str]()
         rows = []
-        order = round_ * rounds + (mine if rank == odd else peers)
+        order = round_ * rounds + own
         for place, letter in enumerate(order):
             op, group, line = CALLS[letter]
             numbers[group] += 1
             done = place < rounds * len(round_)
             rows.append(Row(op, numbers[group], group, done, line=line))
-        members = dict.fromkeys(("0", "1", "2"), range(size))
+        members = dict.fromkeys(("0", "1", "2"), range(len(last)))
         dumps.append(columns(rank, rows, members=members))
-    (found,) = synchronization_findings(build_wait_for_graph(dumps))
-    return found
+    return synchronization_findings(build_wait_for_graph(dumps))
 
 
 @pytest.mark.parametrize(("odd", "size"), [(1, 4), (0, 3), (5, 8)])
@@ -106,3 +112,21 @@ def test_of_what_is_open_alone_a_common_order_since_shows_who_swapped(later: str
         dumps.append(columns(rank, rows, members=members, status=status, first_record=2))
     cycles = build_wait_for_graph(dumps).cycles
     assert [cycle.deviating for cycle in cycles] == ([(1,)] if later else [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "size"), [((1, 3), 4), ((0, 1), 4), ((1, 3, 5, 7), 8), ((2, 6), 8)]
+)
+def test_several_that_leave_the_order_of_the_round_before_are_named(
+    changed: tuple[int, ...], size: int
+) -> None:
+    """Such as the odd ones of two networks' reductions: both went on with what comes behind."""
+    last = ["bac" if rank in changed else "abc" for rank in range(size)]
+    (found,) = findings(last, 5, "abc")
+    assert (found.cause, found.culprits) == (Cause.GROUP_ORDER, [*changed])
+
+
+def test_of_ranks_that_never_had_a_common_order_none_has_changed_it() -> None:
+    """In the first round there is none, and where most go another way it may be the program's."""
+    assert findings(["abc", "bac", "abc", "bac"], 0, "abc") == []
+    assert findings(["abc", "bac", "bac", "bac", "abc", "bac"], 5, "abc") == []
