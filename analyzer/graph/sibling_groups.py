@@ -6,7 +6,7 @@ group made a call as went on from it, what all members of others made tells who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -27,6 +27,10 @@ from hanglab.analyzer.matching.signatures import call_site
 
 #: What tells calls apart: the operation, or the line from which it is called.
 _Kind = object
+#: By name and number of a call of another group the group's last call before it.
+_Marks = dict[tuple[str, int], int]
+#: Beyond all numbers.
+_LATEST = 1 << 62
 
 
 def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: CallLookup) -> None:
@@ -46,6 +50,10 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     if len(kinds) != 2 or None in kinds:
         return
     marks = {rank: _marks(rank, group, divergence.seq, lookup) for rank in sides}
+    if not divergence.deviating and _settle_by_counts(
+        divergence, group, marks, group_table, lookup
+    ):
+        return
     right: _Kind = None
     then: set[tuple[str, object] | None] = set()
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
@@ -83,6 +91,48 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         divergence.deviating, divergence.candidates = odd, ()
         now = [divergence.calls[rank] for rank in odd]
         divergence.skipped = {(call.op, call_site(call.stack)) for call in now} == then
+
+
+def _settle_by_counts(
+    divergence: Divergence,
+    group: ResolvedGroup,
+    marks: Mapping[int, _Marks],
+    group_table: GroupTable,
+    lookup: CallLookup,
+) -> bool:
+    """Accuse the one rank that came to calls that it shares with others behind more, or fewer.
+
+    Members of sibling groups came to them behind as many calls of theirs as all other ranks of this
+    one, each of which shares such with several.  True if it did.
+    """
+    siblings: list[_Marks] = []
+    for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
+        lookup.prefetch(sibling.members)
+        siblings += [_marks(rank, sibling, _LATEST, lookup) for rank in sibling.members]
+    ahead = {
+        rank: [by for one in siblings if (by := _is_ahead(mine, one)) is not None]
+        for rank, mine in marks.items()
+    }
+    odd = [rank for rank, found in ahead.items() if found and 0 not in found]
+    kept = [rank for rank, found in ahead.items() if found and not any(found)]
+    if len(odd) != 1 or len(odd) + len(kept) < len(marks) or len({*ahead[odd[0]]}) > 1:
+        return False
+    if min(map(len, ahead.values())) < AGREEING_COUNTS:
+        return False
+    divergence.deviating, divergence.candidates = (odd[0],), ()
+    divergence.skipped = ahead[odd[0]][0] < 0
+    return True
+
+
+def _is_ahead(mine: _Marks, theirs: _Marks) -> int | None:
+    """Calls of its group that a rank has more than another one of its own, at the last they share.
+
+    None where they share none.
+    """
+    shared = mine.keys() & theirs.keys()
+    latest = {name: max(number for one, number in shared if one == name) for name, _ in shared}
+    found = {mine[mark] - theirs[mark] for mark in latest.items()}
+    return found.pop() if len(found) == 1 else None
 
 
 def odd_beside_siblings(
