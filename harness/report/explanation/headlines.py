@@ -118,9 +118,9 @@ def words_of(subject: Subject) -> Words:
         words["shared"] = call_name(verdict.collective)
         members = [rank for rank in peers if rank in verdict.collective.ranks] or peers
         words["members"] = ranks_name(members) if members else "the others"
-        words["theirs"] = f"those of {words['members']}"
+        words["misfit"] = f"those of {words['members']}"
         if len(culprits) > 1 and is_undecided(subject):
-            words["theirs"] = "the other's" if len(culprits) == 2 else "each other's"
+            words["misfit"] = "the other's" if len(culprits) == 2 else "each other's"
     kept = next((i for i in verdict.evidence if i.source in _KEPT and i.rank in peers), None)
     if kept is not None:
         # What it waits for, without who has it and what that one did.

@@ -8,6 +8,7 @@ import pytest
 
 from hanglab.analyzer.engine import examine
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status, Verdict
+from hanglab.analyzer.wording import UNTOLD
 from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
 from hanglab.harness.report.explanation.headlines import duration
@@ -267,6 +268,24 @@ def test_causes_that_no_entry_has(cause: Cause) -> None:
         summary="What the analyzer says.",
     )
     assert explain(verdict).headline == expected
+
+
+@pytest.mark.parametrize(
+    ("culprits", "misfit"), [([1], "those of ranks 0 and 2"), ([0, 1], "the other's")]
+)
+def test_split_sizes_do_not_fit_those_of_who_expects_others(
+    culprits: list[int], misfit: str
+) -> None:
+    verdict = Verdict(
+        status=Status.CORRUPT,
+        cause=Cause.SPLIT_MISMATCH,
+        culprits=culprits,
+        victims=[rank for rank in range(3) if rank not in culprits],
+        collective=CollectiveRef("default_pg", "0", [0, 1, 2], 7, "all_to_all"),
+        confidence=0.5,
+        summary="Rank 0 sends 2 to rank 1, which expects 3" + UNTOLD * (len(culprits) > 1),
+    )
+    assert f"with split sizes that do not fit {misfit}; " in explain(verdict).headline
 
 
 def test_every_cause_has_its_sentence() -> None:

@@ -179,7 +179,7 @@ TEXTS = {
         references=(_DISTRIBUTED, "NVIDIA/nccl#147"),
     ),
     "split_mismatch": CauseText(
-        says=("{Who} called {shared}{at} with split sizes that do not fit {theirs}",),
+        says=("{Who} called {shared}{at} with split sizes that do not fit {misfit}",),
         what="What one rank sends to another in all_to_all is not what that one expects.",
         proof="The recorder's own record of the lists: entry j of rank i's input splits is not "
         "entry i of rank j's output splits.",
