@@ -353,9 +353,10 @@ def _needs(facts: CaseFacts) -> list[Need]:
 
 def _is_met(need: Need, facts: CaseFacts) -> bool:
     """True if it asks for the stack of a rank of which there is one."""
-    view = facts.ranks.get(-1 if need.rank is None else need.rank)
-    met = view is not None and view.captured_stack is not None
-    return met and need.rank is not None and need == need_stack(need.rank)
+    if need.rank is None or need != need_stack(need.rank):
+        return False
+    view = facts.ranks.get(need.rank)
+    return view is not None and view.captured_stack is not None
 
 
 def _a_later_look(facts: CaseFacts) -> Need:

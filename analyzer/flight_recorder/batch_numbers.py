@@ -27,8 +27,8 @@ def number_batches(entries: Entries) -> Entries:
     if not is_end.any() or not entries.is_p2p.any():
         return entries
     ends = is_end[entries.operation]
-    names = sorted({one.name for one in entries.group_names})
-    groups = [np.flatnonzero(entries.in_group(name)) for name in names]
+    names = {entries.group_names[number].name for number in np.unique(entries.group[ends])}
+    groups = [np.flatnonzero(entries.in_group(name)) for name in sorted(names)]
     counted = [rows for rows in groups if _count_as_collectives(entries, rows, ends)]
     if not counted:
         return entries
@@ -44,9 +44,11 @@ def number_batches(entries: Entries) -> Entries:
 def _count_as_collectives(entries: Entries, rows: Int64, ends: Bool) -> bool:
     """True if messages of batches have no number of their own, or that of the batch before."""
     messages = rows[entries.is_p2p[rows] & ~ends[rows]]
-    numbers = np.stack((entries.seq[messages], entries.p2p_seq[messages]))
-    batches = np.unique(numbers[:, np.isin(numbers[0], entries.seq[rows[ends[rows]]])], axis=1)
-    return batches.shape[1] > len(np.unique(batches[1])) or bool((batches[1] == 0).any())
+    ended = {*entries.seq[rows[ends[rows]]].tolist()}
+    numbers = zip(entries.seq[messages].tolist(), entries.p2p_seq[messages].tolist(), strict=True)
+    batches = {(seq, p2p_seq) for seq, p2p_seq in numbers if seq in ended}
+    own = {p2p_seq for _, p2p_seq in batches}
+    return len(batches) > len(own) or 0 in own
 
 
 def _renumber(

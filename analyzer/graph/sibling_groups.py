@@ -50,10 +50,6 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     if len(kinds) != 2 or None in kinds:
         return
     marks = {rank: _marks(rank, group, divergence.seq, lookup) for rank in sides}
-    if not divergence.deviating and _settle_by_counts(
-        divergence, group, marks, group_table, lookup
-    ):
-        return
     right: _Kind = None
     then: set[tuple[str, object] | None] = set()
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
@@ -81,6 +77,8 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         right = made
         following = [lookup.collective(r, sibling, divergence.seq + 1) for r in sibling.members]
         then |= {None if call is None else (call.op, call_site(call.stack)) for call in following}
+    if right is None and not divergence.deviating:
+        _settle_by_counts(divergence, group, marks, group_table, lookup)
     odd = tuple(sorted(rank for rank, kind in sides.items() if kind != right))
     if right is None or odd == divergence.deviating:
         return
@@ -99,11 +97,11 @@ def _settle_by_counts(
     marks: Mapping[int, _Marks],
     group_table: GroupTable,
     lookup: CallLookup,
-) -> bool:
+) -> None:
     """Accuse the one rank that came to calls that it shares with others behind more, or fewer.
 
     Members of sibling groups came to them behind as many calls of theirs as all other ranks of this
-    one, each of which shares such with several.  True if it did.
+    one, each of which shares such with several.
     """
     siblings: list[_Marks] = []
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
@@ -116,12 +114,10 @@ def _settle_by_counts(
     odd = [rank for rank, found in ahead.items() if found and 0 not in found]
     kept = [rank for rank, found in ahead.items() if found and not any(found)]
     if len(odd) != 1 or len(odd) + len(kept) < len(marks) or len({*ahead[odd[0]]}) > 1:
-        return False
-    if min(map(len, ahead.values())) < AGREEING_COUNTS:
-        return False
-    divergence.deviating, divergence.candidates = (odd[0],), ()
-    divergence.skipped = ahead[odd[0]][0] < 0
-    return True
+        return
+    if min(map(len, ahead.values())) >= AGREEING_COUNTS:
+        divergence.deviating, divergence.candidates = (odd[0],), ()
+        divergence.skipped = ahead[odd[0]][0] < 0
 
 
 def _is_ahead(mine: _Marks, theirs: _Marks) -> int | None:
