@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from hanglab.harness.jobs.outcome import describe
+from hanglab.harness.jobs.outcome import Outcome, describe
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.report.results import OUTCOME_STYLE, title
 from hanglab.harness.scenarios.durations import expected_seconds
@@ -76,8 +76,11 @@ class RunProgress:
             self._jobs.update(self._running[request], phase=phase)
 
     def word(self, result: Result) -> str:
-        """The outcome in a word or two."""
-        return result.outcome.value
+        """The outcome in a word or two; of what declares no verdict, that it was not judged."""
+        request = result.request
+        judged = request is None or request.scenario.expect is not None
+        passed = result.outcome is Outcome.PASS
+        return result.outcome.value if judged or not passed else "not judged"
 
     def result(self, result: Result) -> None:
         request = result.request

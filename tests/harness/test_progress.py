@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -53,6 +54,21 @@ def test_a_log_gets_one_line_for_each_job() -> None:
         ["1/2", "pass", "crash", "fault"],
         ["2/2", "pass", "crash", "control"],
     ]
+
+
+def test_what_declares_no_verdict_is_not_said_to_pass() -> None:
+    """As a plain script, whose verdict may be anything; that it failed to run is told."""
+    written = io.StringIO()
+    fault, control = (
+        replace(one, scenario=replace(one.scenario, expect=None)) for one in requests()
+    )
+    progress = RunProgress(Console(file=written, width=150), [fault, control])
+    progress.result(ended(fault))
+    failed = Judgement(Outcome.HARNESS_ERROR, "no rank started")
+    progress.result(Result(control.scenario.name, control, failed))
+    first, second = written.getvalue().splitlines()
+    assert "not judged" in first and "pass" not in first
+    assert "harness error" in second
 
 
 def test_a_job_that_never_got_a_phase_is_counted() -> None:
