@@ -248,7 +248,10 @@ class ProgramOrders:
             for side in (one, one.reversed):
                 call, _ = side.calls
                 if side.breaks_rounds:
-                    return side.mine.rank
+                    pair = {side.mine.rank, side.theirs.rank}
+                    made = call is not None and self._is_made_by_others(call, pair)
+                    # What all others made there has its rounds left by right.
+                    return side.theirs.rank if made else side.mine.rank
                 # In what a ring has lost the parting's call is no more than the first that is left.
                 if side.parting.proved == {Edit.ADDED} and call is not None and not side.counted:
                     group, rank = self._groups[call.place], side.mine.rank

@@ -12,7 +12,7 @@ from hanglab.harness import Cause, Expect, scenario
     world_size=4,
     world_sizes=(4,),
     backends=("gloo",),
-    expect=Expect(Cause.CRASH, culprits={2}, location=None),
+    expect=Expect(Cause.CRASH, culprits={2}),
     reference="pytorch/gloo#520",
     zoo="H21",
 )
