@@ -249,9 +249,9 @@ class ProgramOrders:
                 call, _ = side.calls
                 if side.breaks_rounds:
                     pair = {side.mine.rank, side.theirs.rank}
-                    made = call is not None and self._is_made_by_others(call, pair)
-                    # What all others made there has its rounds left by right.
-                    return side.theirs.rank if made else side.mine.rank
+                    if call is None or call.done or not self._is_made_by_others(call, pair):
+                        return side.mine.rank
+                    return side.theirs.rank  # All others are in it as well, and lack that one.
                 # In what a ring has lost the parting's call is no more than the first that is left.
                 if side.parting.proved == {Edit.ADDED} and call is not None and not side.counted:
                     group, rank = self._groups[call.place], side.mine.rank
