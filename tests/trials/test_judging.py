@@ -705,6 +705,12 @@ MENDED = {
 #: Seeds of families that were missed once, and have to be told.
 TOLD = {
     "behind an open message of the two all that follows waits": (7810000554, 7810005053),
+    "messages of two rounds meet, and the sender's half has ended": (
+        7840000400,
+        7840000918,
+        7840002749,
+        7840003621,
+    ),
     "messages of two rounds meet, and do not end": (
         7800001599,
         7810002080,
