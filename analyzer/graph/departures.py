@@ -28,6 +28,7 @@ from hanglab.analyzer.graph.rank_orders import RankOrders
 from hanglab.analyzer.graph.replicas import Replicas
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.predicted_edits import leaves_out
 from hanglab.analyzer.matching.program_order import (
     Edit,
     Parting,
@@ -248,10 +249,8 @@ class ProgramOrders:
             for side in (one, one.reversed):
                 call, _ = side.calls
                 if side.breaks_rounds:
-                    pair = {side.mine.rank, side.theirs.rank}
-                    if call is None or call.done or not self._is_made_by_others(call, pair):
-                        return side.mine.rank
-                    return side.theirs.rank  # All others are in it as well, and lack that one.
+                    by_right = self._all_left_rounds(call, {side.mine.rank, side.theirs.rank})
+                    return side.theirs.rank if by_right else side.mine.rank
                 # In what a ring has lost the parting's call is no more than the first that is left.
                 if side.parting.proved == {Edit.ADDED} and call is not None and not side.counted:
                     group, rank = self._groups[call.place], side.mine.rank
@@ -265,6 +264,22 @@ class ProgramOrders:
                     if self._is_made_by_others(call, {rank, side.theirs.rank}):
                         return side.theirs.rank
         return None
+
+    def _all_left_rounds(self, call: IssuedCall | None, pair: set[int]) -> bool:
+        """True if all others of its group are in the open ``call``, and left their rounds by it.
+
+        Then it is no edit of one rank, but what comes behind some rounds.
+        """
+        if call is None or call.done or not self._is_made_by_others(call, pair):
+            return False
+        others = set(self._groups[call.place].members) - pair
+        return all(
+            leaves_out([(one.place, one.numbers.plain) for one in order.issued], at)
+            for rank in others
+            for order in self._orders.get(rank, ())
+            for at, one in enumerate(order.issued)
+            if call.is_one_with(one)
+        )
 
     def _is_made_by_others(self, call: IssuedCall, besides: set[int]) -> bool:
         """True if all members of its group but those made the very call, and there are some.
