@@ -11,6 +11,7 @@ from hanglab.analyzer.facts.loops import (
     delivered,
     left_loops,
     loops_around,
+    made_calls_in,
     same_loop,
     steps_compared,
 )
@@ -103,6 +104,7 @@ def _by_loops(
             for loop in left_loops(facts, peer.rank)
             if all(any(same_loop(loop, one) for one in loops) for loops in around)
         ]
+        left = [loop for loop in left if not _is_passed_over(facts, peer.rank, mine, loop)]
         if not left or all(_is_alike(facts, loop) for loop in left):
             return None
         compared = steps_compared(facts, peer.rank, left)
@@ -113,6 +115,18 @@ def _by_loops(
     if counted is None or None in told:
         return FurtherRounds("by the operations that it did there", PLAUSIBLE)
     return FurtherRounds(f"{name_ranks([theirs[0].rank])} reached {counted[1]}", CONCLUDED)
+
+
+def _is_passed_over(
+    facts: CaseFacts, rank: int, others: Sequence[RankView], loop: Loop
+) -> bool:
+    """True if a rank that stands behind a loop never was in it, by the calls of those who are.
+
+    A branch that it did not take may lead there: its peers have no more rounds, but a call.
+    """
+    return not made_calls_in(facts, rank, loop) and any(
+        made_calls_in(facts, other.rank, loop) for other in others
+    )
 
 
 def _is_alike(facts: CaseFacts, loop: Loop) -> bool:

@@ -86,6 +86,22 @@ def same_loop(one: Loop, other: Loop) -> bool:
     return _same_code(one.frame, other.frame) and (one.first, one.last) == (other.first, other.last)
 
 
+def made_calls_in(facts: CaseFacts, rank: int, loop: Loop) -> bool:
+    """True if a call of the rank that is on record came from within the loop."""
+    view, dump = facts.ranks[rank], facts.dumps.get(rank)
+    frames = [
+        StackFrame(one.function, one.file, one.line)
+        for one in (view.progress.operations if view.progress is not None else [])
+        if one.file
+    ]
+    stacks = dump.entries.stacks if dump is not None and dump.entries is not None else []
+    return any(
+        _same_code(frame, loop.frame) and loop.first <= frame.line <= loop.last
+        for some in (frames, *stacks)
+        for frame in some
+    )
+
+
 def is_past(view: RankView, loop: Loop) -> bool:
     """True if the rank stands further down in the very function of the loop."""
     mine = next((f for f in view.program_frames if _same_code(f, loop.frame)), None)

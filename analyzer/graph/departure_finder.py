@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -148,6 +148,10 @@ class DepartureFinder:
     def left_own_order_at(self, rank: int) -> int | None:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""
         return self._own_orders.broken_at(rank)
+
+    def left_own_order_alone(self, waited: Mapping[int, int]) -> int | None:
+        """The one rank of a ring that left its own rounds; see OwnOrders.broken_by_one."""
+        return self._own_orders.broken_by_one(waited)
 
     def _own_departure(self, waits: OpenOperations) -> LeftOrder | None:
         """The rank that alone left its own order; None where it waits for what is explained.

@@ -65,6 +65,15 @@ class OwnOrder:
         return at is not None and self.tokens[at] in self.tokens[at - self.period : at]
 
     @property
+    def stays_in_loop(self) -> bool:
+        """True if it broke its rounds, and has done nothing since that they do not have.
+
+        Who goes on to another phase has.
+        """
+        at = self.broken
+        return at is not None and {*self.tokens[at:]} <= {*self.tokens[at - self.period : at]}
+
+    @property
     def is_new(self) -> bool:
         """True if its rounds do not have the call at which it broke them, from whichever line.
 
@@ -221,6 +230,21 @@ class OwnOrders:
         """Index of the entry at which the rank left its order; None where it did not."""
         own = self._orders.get(rank)
         return None if own is None or own.broken is None else own.at_break.index
+
+    def broken_by_one(self, waited: Mapping[int, int]) -> int | None:
+        """The one of some ranks that broke its rounds up to what it waits in; all others keep them.
+
+        ``waited``: index of the entry in which each of them waits.  None where one of them has no
+        rounds, or several broke theirs, or the one went on to another phase.
+        """
+        if not self._orders.keys() >= waited.keys():
+            return None
+        broken = [rank for rank in waited if self._orders[rank].broken is not None]
+        if len(broken) != 1:
+            return None
+        (rank,) = broken
+        own = self._orders[rank]
+        return rank if own.stays_in_loop and own.at_break.index <= waited[rank] else None
 
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.

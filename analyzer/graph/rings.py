@@ -219,6 +219,11 @@ class RingReader:
                 return
         if misdirected is not None:
             self.unmatched.append(misdirected)
+        elif full and all(p2p):
+            # A ring that every round had would have held up the first.
+            waited = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
+            left = self._departures.left_own_order_alone(waited)
+            deviating = () if left is None else (left,)
         self.cycles.append(
             Cycle(
                 ranks,

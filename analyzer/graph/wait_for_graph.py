@@ -86,7 +86,7 @@ class Cycle:
     calls: tuple[Call, ...]
     #: True where every call of the ring is a send or receive.
     p2p: bool
-    #: The rank that left the order of the others; empty where nothing tells them apart.
+    #: The rank that left the order of the others, or its own; empty where nothing tells them apart.
     deviating: tuple[int, ...] = ()
     #: Ranks of which any one, had it gone on, would have freed all.
     candidates: tuple[int, ...] = ()

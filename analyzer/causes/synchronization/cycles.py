@@ -111,8 +111,12 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
     elif cycle.miscounted:
         cause = Cause.COLLECTIVE_MISMATCH
         how = "wait for each other, as one has left out a call of the other, or has one too many"
-    # A ring of sends and receives is nobody's fault alone.
-    culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
+    elif cycle.p2p and cycle.deviating:
+        cause = Cause.P2P_UNMATCHED
+        how = f"wait for each other, as {name_ranks(cycle.deviating)} alone left its rounds so far"
+    # A ring of sends and receives that nobody came to otherwise is nobody's fault alone.
+    undecided = cycle.ranks if cycle.p2p else cycle.candidates
+    culprits = sorted(cycle.deviating or undecided)
     calls = {call.rank: call for call in cycle.calls}
     chain = "; ".join(f"rank {call.rank} in {name_call(call)}" for call in cycle.calls[:8])
     first = calls[culprits[0]]
@@ -134,10 +138,10 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
 def _confidence(cycle: Cycle) -> float:
     if not cycle.certain:
         return TIED
-    if cycle.p2p:
-        return SHOWN
     if cycle.deviating:
         return SEEN
+    if cycle.p2p:
+        return SHOWN
     return TIED if any(call.seq is None for call in cycle.calls) else CANDIDATES
 
 
