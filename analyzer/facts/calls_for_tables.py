@@ -5,7 +5,7 @@ A buffer of gloo has no send or receive, and names some operations by what gloo 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.reader import CaseReader, NotACase
 
-#: A collective: name of its group, and its number there.
-_Number = tuple[str, int]
+#: A collective as a buffer has it: name of its group, its number there, and what gloo made of it.
+_Made = tuple[str, int, str]
 
 
 def load_calls(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
@@ -44,39 +44,40 @@ def load_calls(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
         one = join(rank.rank, dumps.get(rank.rank), seen, mine.read(files.GROUPS), str(rank.folder))
         if one is not None:
             joined.append(one)
-    _name_as_called(joined, progress)
+    name_as_called(joined, progress)
     loaded.dumps = joined
     return loaded
 
 
-def _name_as_called(dumps: Collection[RankDump], progress: dict[int, Progress]) -> None:
-    """Give operations the names that they were called by, on all ranks alike."""
-    names: dict[_Number, set[str]] = {}
+def name_as_called(dumps: Collection[RankDump], progress: dict[int, Progress]) -> None:
+    """Give operations the names that they were called by, on all ranks that made the same of them.
+
+    Where a rank has another operation under a number, its peers' name is none of its.
+    """
+    names: dict[_Made, set[str]] = {}
     for dump in dumps:
         if dump.entries is not None and dump.rank in progress:
-            for number, name in _numbered(dump.entries, progress[dump.rank]):
-                names.setdefault(number, set()).add(name)
-    agreed = {number: found.pop() for number, found in names.items() if len(found) == 1}
+            for row, name in called_as(dump.entries, progress[dump.rank]):
+                names.setdefault(_made(dump.entries, row), set()).add(name)
+    agreed = {made: found.pop() for made, found in names.items() if len(found) == 1}
     for dump in dumps:
         if dump.entries is not None:
             dump.entries = _renamed(dump.entries, agreed)
 
 
-def _numbered(entries: Entries, progress: Progress) -> Iterator[tuple[_Number, str]]:
-    for row, name in called_as(entries, progress):
-        if entries.seq[row] != ABSENT:
-            yield (entries.group_names[entries.group[row]].name, int(entries.seq[row])), name
+def _made(entries: Entries, row: int) -> _Made:
+    group = entries.group_names[entries.group[row]].name
+    return group, int(entries.seq[row]), entries.operation_at(row).op
 
 
-def _renamed(entries: Entries, names: dict[_Number, str]) -> Entries:
+def _renamed(entries: Entries, names: dict[_Made, str]) -> Entries:
     operation, operations = entries.operation.copy(), list(entries.operations)
     places = {one: place for place, one in enumerate(operations)}
-    for row, seq in enumerate(entries.seq.tolist()):
-        name = names.get((entries.group_names[entries.group[row]].name, seq))
-        made = entries.operation_at(row)
-        if name is None or entries.is_p2p[row] or made.op == name:
+    for row in range(len(entries)):
+        name = names.get(_made(entries, row))
+        if name is None or entries.is_p2p[row] or entries.seq[row] == ABSENT:
             continue
-        called = replace(made, op=name)
+        called = replace(entries.operation_at(row), op=name)
         operation[row] = places.setdefault(called, len(operations))
         if operation[row] == len(operations):
             operations.append(called)
