@@ -101,6 +101,10 @@ class RankView:
         return self.process.pid if self.process else None
 
     @property
+    def local_rank(self) -> int | None:
+        return self.process.local_rank if self.process is not None else None
+
+    @property
     def ended(self) -> Exit | None:
         """The rank's end by itself; None while it lived or where hanglab ended it."""
         return self.exit if self.exit is not None and not self.exit.by_recorder else None

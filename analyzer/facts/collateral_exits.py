@@ -36,7 +36,24 @@ def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
             for t in found
         ]
     found = _after_first_sticky(_left_within_operations(facts, found))
-    return _aborted_for_no_reason(facts, found)
+    return _lost_no_rank(_aborted_for_no_reason(facts, found))
+
+
+def _lost_no_rank(found: list[Failure]) -> list[Failure]:
+    """Errors of connections that need not be to ranks, of who failed before all others.
+
+    Nobody had ended by then, so that what it lost was something else: a server, a pipe of its own.
+    """
+    times = {t.view.rank: t.at_ns for t in found if t.at_ns is not None and not t.collateral}
+    return [
+        replace(t, consequence=False)
+        if t.consequence
+        and t.foreign
+        and t.at_ns is not None
+        and all(t.at_ns + END_BLUR_NS < at for rank, at in times.items() if rank != t.view.rank)
+        else t
+        for t in found
+    ]
 
 
 def _aborted_for_no_reason(facts: CaseFacts, found: list[Failure]) -> list[Failure]:

@@ -86,6 +86,14 @@ AT_BARRIER = _row(
     Kind.CONSEQUENCE, None, r"monitoredBarrier|Monitored Barrier",
     "Original exception: monitoredBarrier failed", "torch ProcessGroupGloo: any word on a barrier",
 )  # fmt: skip
+#: Ranks within the group; each tells what it has, and what the first that differs has.
+MISMATCH_FOUND = _row(
+    Kind.CONSEQUENCE, None, r"Detected mismatch between collectives on ranks",
+    "Detected mismatch between collectives on ranks. Rank 0 is running collective: "
+    "CollectiveFingerPrint(SequenceNumber=77, OpType=ALLREDUCE, TensorShape=[20, 10]), but Rank 1 "
+    "is running collective: CollectiveFingerPrint(SequenceNumber=77, OpType=REDUCE)",
+    "torch ProcessGroupWrapper.cpp, TORCH_DISTRIBUTED_DEBUG=DETAIL (pytorch#100214)",
+)  # fmt: skip
 #: Ranks within the group that saves or loads; each rank of it raises the same.
 RANKS_THAT_FAILED = _row(
     Kind.CONSEQUENCE, None,
@@ -196,7 +204,8 @@ _BROKEN = (
 ROWS: tuple[ErrorText, ...] = (
     _row(
         Kind.ROOT, Cause.GPU_FAULT,
-        rf"(?:CUDA error|Triton Error \[CUDA\]|Cuda failure(?: \d+)?):? '?(?:{_BROKEN})",
+        rf"(?:CUDA error|Triton Error \[CUDA\]|Cuda failure(?: \d+)?):? '?(?:{_BROKEN})"
+        r"|NVMLError_GpuIsLost|Unable to determine the device handle for GPU",
         "[PG 0 (default_pg) Rank 12] Process group watchdog thread terminated with exception: "
         "CUDA error: uncorrectable ECC error encountered",
         "cudaErrorECCUncorrectable 214, NvlinkUncorrectable 220 ... (pytorch#113128, #58155)",
@@ -212,9 +221,23 @@ ROWS: tuple[ErrorText, ...] = (
     _row(
         Kind.ROOT, Cause.SHM_EXHAUSTED,
         r"insufficient shared memory|unable to (?:write to file|allocate shared memory)"
-        r".*(?:/torch_|shm)|/dev/shm.*No space left|No space left.*/dev/shm",
+        r".*(?:/torch_|shm)|(?:/dev/shm|shared memory object).*No space left"
+        r"|No space left.*/dev/shm",
         "RuntimeError: unable to write to file </torch_77_123_0>: No space left on device (28)",
         "torch MapAllocator.cpp, DataLoader"),
+    _row(
+        Kind.ROOT, Cause.SHM_EXHAUSTED,
+        r"NCCL WARN .*(?:/dev/shm/nccl-.*No space left|posix_fallocate failed ?: No space left)",
+        "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888), "
+        "error: No space left on device (28)",
+        "NCCL misc/shmutils.cc (NVIDIA/nccl#525): what it raises then may not say why",
+        sticky=True),
+    _row(
+        Kind.ROOT, Cause.GPU_OOM,
+        r"NCCL WARN (?:.*Cuda failure(?: \d+)? '?out of memory|Failed to CUDA \w+alloc)",
+        "NCCL WARN Cuda failure 'out of memory'",
+        "NCCL alloc.h (NVIDIA/nccl#1235): what it raises then may not say why",
+        sticky=True),
     _row(
         Kind.ROOT, Cause.LOADER_WORKER_DIED,
         r"DataLoader worker \(pid(?:\(s\))? [^)]*\) "
@@ -223,7 +246,7 @@ ROWS: tuple[ErrorText, ...] = (
         "torch utils/data"),
     _row(
         Kind.ROOT, Cause.GPU_OOM,
-        r"CUDA out of memory|HIP out of memory|OutOfMemoryError"
+        r"CUDA out of memory|HIP out of memory|OutOfMemoryError|Failed to CUDA \w+alloc"
         r"|(?:CUDA error|Cuda failure(?: \d+)?):? '?out of memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
         "torch CUDACachingAllocator; NCCL: Cuda failure 2 'out of memory'"),
@@ -270,6 +293,7 @@ ROWS: tuple[ErrorText, ...] = (
         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000",
         "NCCL: what the caller itself asked for"),
     REFUSED_SIZE,
+    MISMATCH_FOUND,
     MISSED_BARRIER,
     AT_BARRIER,
     RANKS_THAT_FAILED,
@@ -351,6 +375,19 @@ def classify(text: str, *kinds: Kind, sticky: bool = False) -> ErrorText | None:
 def gave_up(text: str) -> bool:
     """True if the error says that a time limit struck."""
     return any(row.gave_up and row.pattern.search(text) for row in ROWS)
+
+
+#: Libraries that ranks talk over, as their errors name themselves.
+_BACKENDS = re.compile(
+    r"gloo|nccl|hccl|xccl|\bucc\b|\bmpi\b|c10d|TCPStore|SocketImpl|torch\.distributed|ProcessGroup"
+    r"|monitoredBarrier|Dist(?:Backend|Network|Store)Error|pair\.cc|watchdog|all_?reduce|barrier",
+    re.IGNORECASE,
+)
+
+
+def names_backend(text: str) -> bool:
+    """True if an error is one of what ranks talk over, and not of some connection of a program."""
+    return _BACKENDS.search(text) is not None
 
 
 @cache

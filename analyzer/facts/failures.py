@@ -22,6 +22,7 @@ from hanglab.analyzer.facts.error_texts import (
     classify,
     gave_up,
     matching_line,
+    names_backend,
 )
 from hanglab.analyzer.facts.printed_errors import PrintedError, sticky_error
 from hanglab.analyzer.facts.program_ends import ending_call
@@ -63,6 +64,9 @@ class Failure:
     sticky: bool = False
     #: True where a peer's difference brought it about, which no peer's end does.
     differs: bool = False
+    #: True where what it lost, or waited for, need be no rank: neither the error nor its stack is
+    #: of what ranks talk over.
+    foreign: bool = False
     #: All that the error says, and those that led to it; "" where it is no exception.
     text: str = ""
 
@@ -122,8 +126,13 @@ def from_text(
         source,
         confidence,
         gave_up=gave_up(said),
+        foreign=row is not None and not (names_backend(said) or any(map(_is_distributed, frames))),
         text=said,
     )
+
+
+def _is_distributed(frame: StackFrame) -> bool:
+    return "torch/distributed/" in frame.file
 
 
 def _telling_row(text: str, said: str) -> ErrorText | None:
@@ -184,7 +193,11 @@ def _exit_failure(view: RankView) -> Failure | None:
         frame = view.code.innermost_user(list(fatal.frames))
         detail += f" ({fatal.message})"
     elif number == signal.SIGABRT and len(thrown := set(_THROWN.findall(said))) == 1:
-        detail += f" ({thrown.pop()[:300]})"
+        words = thrown.pop()
+        detail += f" ({words[:300]})"
+        row = classify(words, Kind.ROOT)
+        if row is not None and row.cause is not None and not row.between_ranks:
+            cause = row.cause
     return Failure(
         view,
         cause,
@@ -219,6 +232,8 @@ def _own_failure(view: RankView) -> Failure | None:
         if printed:
             last = printed[-1]
             end = view.ended
+            if last.type == "KeyboardInterrupt":
+                return _interrupted(view)
             return from_text(
                 view,
                 last.type,
@@ -229,6 +244,13 @@ def _own_failure(view: RankView) -> Failure | None:
                 because=last.because,
             )
     return _exit_failure(view)
+
+
+def _interrupted(view: RankView) -> Failure:
+    """The end of a rank that somebody interrupted at a keyboard, or as a launcher does it."""
+    at_ns = view.ended.at.wall_ns if view.ended is not None else None
+    detail = "was interrupted (KeyboardInterrupt)"
+    return Failure(view, Cause.CRASH, detail, None, at_ns, True, "stderr", collateral=True)
 
 
 def failure_of(view: RankView) -> Failure | None:

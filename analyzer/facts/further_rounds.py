@@ -117,9 +117,7 @@ def _by_loops(
     return FurtherRounds(f"{name_ranks([theirs[0].rank])} reached {counted[1]}", CONCLUDED)
 
 
-def _is_passed_over(
-    facts: CaseFacts, rank: int, others: Sequence[RankView], loop: Loop
-) -> bool:
+def _is_passed_over(facts: CaseFacts, rank: int, others: Sequence[RankView], loop: Loop) -> bool:
     """True if a rank that stands behind a loop never was in it, by the calls of those who are.
 
     A branch that it did not take may lead there: its peers have no more rounds, but a call.

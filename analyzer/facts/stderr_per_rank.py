@@ -18,11 +18,14 @@ from collections.abc import Iterable, Mapping
 
 from hanglab.analyzer.facts.case_facts import EarlierException, RankView
 from hanglab.analyzer.facts.error_texts import Kind, classify
+from hanglab.analyzer.facts.rank_prefixes import NamedLine, without_prefixes
 from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
 from hanglab.recorder.case.records import Raised
 
 #: Torch's names of a rank: before a line, or as a member of the default group.
-_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
+_NAMED = re.compile(
+    r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]", re.MULTILINE
+)
 #: A line of what Python printed of a rank's exception.
 _PRINTED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:\s?(?P<words>\S.*)")
 #: What NCCL puts before its lines: host, process, thread and device.
@@ -83,25 +86,31 @@ def _separate(neighbours: list[RankView], common: str, raised: Counter[tuple[int
         text = view.stderr
         if text and not _is_shared(text, texts, common):
             continue
-        text = _since_restart(common or text, raised)
-        own = _named_lines(text, view)
-        view.stderr = own + (_last_words(text, len(dying)) if view in dying else "")
+        lines = without_prefixes(_since_restart(common or text, raised), neighbours)
+        own = [one.text for one in lines if _names(one, view)]
+        nobody_s = "".join(one.text for one in lines if one.rank is None)
+        view.stderr = "".join(own) + (_last_words(nobody_s, len(dying)) if view in dying else "")
 
 
 def _is_shared(text: str, texts: list[str], common: str) -> bool:
-    return texts.count(text) > 1 or text[-COMPARED_STDERR:] in common
+    """True if a text is what several wrote to one stream, and not what each wrote alike."""
+    if text[-COMPARED_STDERR:] in common:
+        return True
+    return texts.count(text) > 1 and len(_named_ranks(text)) > 1
 
 
-def _named_lines(text: str, view: RankView) -> str:
-    """The lines that bear the name of the rank, or of its process."""
-    return "".join(line for line in text.splitlines(keepends=True) if _names(line, view))
+def _named_ranks(text: str) -> set[str]:
+    return {match["rank"] or match["member"] for match in _NAMED.finditer(text)}
 
 
-def _names(line: str, view: RankView) -> bool:
-    match = _NAMED.search(line)
+def _names(line: NamedLine, view: RankView) -> bool:
+    """True if the line bears the name of the rank, or of its process."""
+    if line.rank is not None:
+        return line.rank == view.rank
+    match = _NAMED.search(line.text)
     if match is not None:
         return int(match["rank"] or match["member"]) == view.rank
-    process = _OF_PROCESS.match(line)
+    process = _OF_PROCESS.match(line.text)
     return process is not None and int(process["pid"]) == view.pid
 
 

@@ -50,7 +50,9 @@ PHRASES = (
     r"double free or corruption", r"(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupt)",
     r"corrupted size", r"stack smashing detected", r"std::bad_alloc", r"Pair is not connected",
     r"state_ >= CONNECTED", r"monitoredBarrier", r"Monitored Barrier", r"connectFullMesh",
-    r"CheckpointException ranks:dict_keys",
+    r"CheckpointException ranks:dict_keys", r"Detected mismatch between collectives on ranks",
+    r"posix_fallocate failed", r"Failed to CUDA \w+alloc", r"shared memory object",
+    r"NVMLError_GpuIsLost", r"Unable to determine the device handle for GPU",
 )  # fmt: skip
 _PHRASE = re.compile("|".join(PHRASES))
 
@@ -66,7 +68,7 @@ send reduce gather scatter allreduce allgather tensor tensors shape dtype shapes
 got bytes device memory worker workers DataLoader pid pids killed exited unexpectedly dev unknown
 none None nothing moved wrote dump itself hanglab sent could read written had its torch wrote
 Errno limit higher open files bus out-of-memory RAM manager shared
-dict_keys with Rank RANK Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
+WARN posix_fallocate alloc calloc dict_keys with Rank RANK Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
 """.split()
 _WORDS = frozenset(_EXTRA) | frozenset(
     word
@@ -84,7 +86,11 @@ _TOKEN = re.compile(
 #: Words with a slash or a point in them that belong to libraries.
 _PUBLIC_PATHS = frozenset({"preamble.length", "gloo/transport", "NET/IB"})
 #: What libraries say of sizes that do not match: kept with its numbers, which tell them apart.
-_VERBATIM = re.compile(r"(?:op\.)?preamble\.length <= op\.nbytes\. \d+ vs \d+")
+_VERBATIM = re.compile(
+    r"(?:op\.)?preamble\.length <= op\.nbytes\. \d+ vs \d+"
+    r"|is running collective: CollectiveFingerPrint\(SequenceNumber=\d+, OpType=\w+"
+    r"(?:, TensorShape=\[[\d, ]*\], TensorDtypes=\w+)?"
+)
 _PUNCTUATION = frozenset(" \t\n()[]{}:;,.!?'\"=<>-+*/|#&%")
 _FRAME = re.compile(
     r'^(?P<before>\s*)File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$'

@@ -345,3 +345,81 @@ def test_an_abort_that_something_went_before_accuses_nobody(message: str, stderr
     if not stderr and message != REMOTE:
         others = [ended(view(r)) for r in (1, 2)]
     assert conclude(job([first, *others], trigger="exit")).culprits == []
+
+
+OWN_ERRORS = [
+    ("requests.exceptions.ConnectionError", "('Connection aborted.', 'Connection reset by peer')"),
+    ("BrokenPipeError", "[Errno 32] Broken pipe"),
+    ("ConnectionRefusedError", "[Errno 111] Connection refused"),
+]
+
+
+@pytest.mark.parametrize(("type_", "message"), OWN_ERRORS)
+@pytest.mark.parametrize("first", [True, False])
+def test_who_loses_a_connection_before_anybody_ended_lost_no_rank(
+    type_: str, message: str, first: bool
+) -> None:
+    """Behind the end of a peer it may have been a connection to that."""
+    later = 60 * 10**9
+    views = []
+    for rank in range(4):
+        at = 1_000 if (rank == 2) == first else later
+        one = ended(view(rank), code=1)
+        if rank == 2:
+            raised(one, type_, message, user(12), at=at)
+        else:
+            raised(one, "RuntimeError", "[pair.cc:547] Connection closed by peer", user(26), at=at)
+        views.append(one)
+    verdict = conclude(job(views, trigger="exit"))
+    assert verdict.culprits == ([2] if first else [])
+    if first:
+        assert verdict.cause is Cause.EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("h:4003:4503 [3] alloc.h:99 NCCL WARN Cuda failure 'out of memory'", Cause.GPU_OOM),
+        (
+            "h:4003:4503 [3] misc/shmutils.cc:132 NCCL WARN Error while creating shared memory "
+            "segment /dev/shm/nccl-WU88OE (size 9637888), error: No space left on device (28)",
+            Cause.SHM_EXHAUSTED,
+        ),
+    ],
+)
+def test_what_nccl_warns_of_is_why_it_failed_in_whatever_it_raises(line: str, cause: Cause) -> None:
+    error = "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, {}\nLast error:\n{}\n"
+    views = []
+    for rank in range(4):
+        words = ("internal error", "recv failed") if rank == 3 else ("remote process exited", "x")
+        one = ended(view(rank), code=1)
+        one.stderr = (
+            'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in step\n'
+            f"    dist.all_reduce(t)\n{error.format(*words)}"
+        )
+        views.append(one)
+    views[3].stderr = f"{line}\n{views[3].stderr}"
+    verdict = conclude(job(views, trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def test_an_exception_of_c_that_ends_a_process_says_why() -> None:
+    one = ended(view(1), code=None, signal=signal.SIGABRT)
+    one.stderr = (
+        "terminate called after throwing an instance of 'c10::Error'\n"
+        "  what():  CUDA error: out of memory\n"
+    )
+    verdict = conclude(job([view(0), one], trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.GPU_OOM, [1])
+
+
+def test_an_interrupted_rank_did_nothing_by_itself() -> None:
+    views = []
+    for rank in range(4):
+        one = ended(view(rank), code=1)
+        one.stderr = (
+            'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in step\n'
+            "    time.sleep(1)\nKeyboardInterrupt\n"
+        )
+        views.append(one)
+    assert conclude(job(views, trigger="exit")).culprits == []
