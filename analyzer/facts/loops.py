@@ -89,16 +89,12 @@ def same_loop(one: Loop, other: Loop) -> bool:
 def made_calls_in(facts: CaseFacts, rank: int, loop: Loop) -> bool:
     """True if a call of the rank that is on record came from within the loop."""
     view, dump = facts.ranks[rank], facts.dumps.get(rank)
-    frames = [
-        StackFrame(one.function, one.file, one.line)
-        for one in (view.progress.operations if view.progress is not None else [])
-        if one.file
-    ]
-    stacks = dump.entries.stacks if dump is not None and dump.entries is not None else []
+    seen = view.progress.operations if view.progress is not None else []
+    frames = [Frame(one.function, one.file, one.line) for one in seen if one.file]
+    for stack in dump.entries.stacks if dump is not None and dump.entries is not None else []:
+        frames += stack
     return any(
-        _same_code(frame, loop.frame) and loop.first <= frame.line <= loop.last
-        for some in (frames, *stacks)
-        for frame in some
+        _same_code(frame, loop.frame) and loop.first <= frame.line <= loop.last for frame in frames
     )
 
 

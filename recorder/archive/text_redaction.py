@@ -68,7 +68,8 @@ send reduce gather scatter allreduce allgather tensor tensors shape dtype shapes
 got bytes device memory worker workers DataLoader pid pids killed exited unexpectedly dev unknown
 none None nothing moved wrote dump itself hanglab sent could read written had its torch wrote
 Errno limit higher open files bus out-of-memory RAM manager shared
-WARN posix_fallocate alloc calloc dict_keys with Rank RANK Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
+WARN posix_fallocate alloc calloc dict_keys with Rank RANK Ranks
+ms pass prev vs hca vendor opcode len status CUDA HIP
 """.split()
 _WORDS = frozenset(_EXTRA) | frozenset(
     word

@@ -43,7 +43,7 @@ def reported_mismatches(facts: CaseFacts) -> Iterator[Proposal]:
     """Those who differ from most; all who differ where nothing tells which of them is wrong."""
     if facts.graph.divergences:
         return  # Buffers tell as much, and the lines.
-    said = {rank: text for rank, view in facts.ranks.items() if (text := _said(view))}
+    said = {rank: one for rank, view in facts.ranks.items() if (one := _said(view))}
     calls: dict[int, _Fingerprint] = {}
     for rank, (text, _) in said.items():
         found = _fingerprints(text)

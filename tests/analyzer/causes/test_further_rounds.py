@@ -52,7 +52,8 @@ def made(one: RankView, *places: tuple[str, int]) -> RankView:
     assert one.progress is not None
     one.progress.operations = [
         OperationCall(
-            index=i, method="allreduce", group="0", group_seq=i, entered_ns=i + 1, returned_ns=i + 1,
+            index=i, method="allreduce", group="0", group_seq=i, entered_ns=i + 1,
+            returned_ns=i + 1,
             wait_entered_ns=None, wait_returned_ns=None, completed=True,
             file="/home/me/train.py", line=line, function=function,
         )
