@@ -148,6 +148,8 @@ def _by_records(
     """The statement, where ranks of different parts in the program make no calls in one order."""
     found: list[Branch | RecordedBranch] = []
     culprits, peers = ([r for r in ranks if recorded.has(r)] for ranks in (culprits, peers))
+    if not culprits:
+        return []  # Nothing that was recorded tells, nor that there was no such branch.
     of_collectives = finding.cause in _OF_COLLECTIVES
     for culprit, peer in itertools.product(culprits, peers) if of_collectives else ():
         try:
@@ -248,8 +250,39 @@ def branch_of(
         reached = follow(graph, starts, [mine, theirs], exceptions)
         if len(reached.targets(None)) == 2:
             branch = _only(_parting_branches(equal, starts, reached))
-            return None if branch is None else replace(branch, rounds=_rounds(reached))
+            if branch is None:
+                return None
+            _expect_its_end(graph, equal, branch, parting, starts, [mine, theirs])
+            return replace(branch, rounds=_rounds(reached))
     raise NotFollowed("no way through the source that was kept leads to both calls")
+
+
+def _expect_its_end(
+    graph: ProgramGraph,
+    equal: EqualValues,
+    branch: Branch,
+    parting: CallParting,
+    starts: Sequence[State],
+    targets: Sequence[Sequence[State]],
+) -> None:
+    """Raise NotFollowed of a loop that may have ended alike on both: it is named for want of others.
+
+    What is looped over is made once: calls of that line are no rounds of it.  And an exception that
+    a handler took may as well have led past the other's calls, whether or not it was seen.
+    """
+    loop = branch.statement
+    if not isinstance(loop, ast.For | ast.AsyncFor):
+        return
+    header = branch.code.source.file, loop.lineno
+    if any(chain and chain[-1][::2] == header for chain in (parting.mine, parting.theirs.chain)):
+        raise NotFollowed("one line makes several of the calls, for what is looped over there")
+    try:
+        reached = follow(graph, starts, targets, exceptions=True)
+    except NotFollowed:
+        return  # So many ways tell nothing more.
+    ways = _parting_branches(equal, starts, reached)
+    if any(one.statement is not loop for one in ways):
+        raise NotFollowed(f"the loop of line {loop.lineno}, or an exception that was handled there")
 
 
 def _within_a_line(graph: ProgramGraph, parting: CallParting) -> Branch | None:
