@@ -215,9 +215,11 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
         words[key] = shown(call.op) if key == "mine" else call_name(call)
         if same:
             words["same"] = call_name(call)
-            words["next"] = f"the next {shown(call.op)}"
         elif key == "mine":
-            words["differing"] = words["next"] = words[key]
+            words["differing"] = words[key]
+        if key == "mine":
+            # It may have come to another call since, whose line is the verdict's.
+            words["next"] = f"{'the next ' if same else ''}{shown(call.op)}{_at_line(call)}"
         given: Any = call.arguments
         if given.input_sizes:
             sizes = [list(size) for size in given.input_sizes]
@@ -226,6 +228,11 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
             words[f"{key}_dtypes"] = shown(", ".join(dict.fromkeys(given.input_dtypes)), 80)
         if given.root is not None:
             words[f"{key}_root"] = f"root {given.root}"
+
+
+def _at_line(call: Call) -> str:
+    frame = next(iter(CODE.user_frames(call.stack)), None)
+    return "" if frame is None else f" at {line_name(frame)}"
 
 
 def _by_size_alone(mine: Call, theirs: Call) -> bool:

@@ -158,10 +158,19 @@ class Subject:
         return not any(self.facts.graph.unfinished.get(rank) for rank in self.culprits)
 
     def call_of(self, rank: int) -> Call | None:
-        """The rank's call that the verdict is about: at the difference, or where it waits."""
-        if self.divergence is not None and rank in self.divergence.calls:
-            return self.divergence.calls[rank]
-        return self.facts.blocked(rank) if self.facts is not None else None
+        """The rank's call that the verdict is about: at the difference, or where it waits.
+
+        That of the verdict's line, where the rank has ended the one at which it differed.
+        """
+        waiting = self.facts.blocked(rank) if self.facts is not None else None
+        if self.divergence is None or rank not in self.divergence.calls:
+            return waiting
+        call, place = self.divergence.calls[rank], self.verdict.location
+        if waiting is not None and place is not None and place.rank == rank:
+            lines = [{frame.line for frame in one.stack} for one in (call, waiting)]
+            if place.line in lines[1] - lines[0]:
+                return waiting
+        return call
 
     @cached_property
     def sources(self) -> Sources:

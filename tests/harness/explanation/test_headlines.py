@@ -16,6 +16,11 @@ from hanglab.harness.report.explanation.subject import ranks_name
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
+    # It has ended that, and waits in line 26.
+    "scripts/early_stop_on_one_rank": (
+        "Rank 1 left out all_reduce #81 of default_pg and went on to the next all_reduce at "
+        "train.py:24 (fit); ranks 0, 2 and 3 have waited 6.0 s for it."
+    ),
     "scripts/barrier_under_lock": (
         "Rank 1 keeps ranks 0 and 2 waiting for the lock (FLOCK) of /tmp/path3 and waits for them "
         "meanwhile at file1.py:33 (function3); they have waited 10 s for it."
