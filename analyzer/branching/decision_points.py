@@ -267,8 +267,8 @@ def _expect_its_end(
 ) -> None:
     """Raise NotFollowed of a loop that may have ended alike on both: it is named for want of others.
 
-    What is looped over is made once: calls of that line are no rounds of it.  And an exception that
-    a handler took may as well have led past the other's calls, whether or not it was seen.
+    What is looped over is made once: calls of that line are no rounds of it.  And an exception
+    that a handler took may as well have led past the other's calls, whether or not it was seen.
     """
     loop = branch.statement
     if not isinstance(loop, ast.For | ast.AsyncFor):
