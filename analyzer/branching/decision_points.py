@@ -265,7 +265,7 @@ def _expect_its_end(
     starts: Sequence[State],
     targets: Sequence[Sequence[State]],
 ) -> None:
-    """Raise NotFollowed of a loop that may have ended alike on both: it is named for want of others.
+    """Raise NotFollowed of a loop that may have ended alike on both, named for want of others.
 
     What is looped over is made once: calls of that line are no rounds of it.  And an exception
     that a handler took may as well have led past the other's calls, whether or not it was seen.
