@@ -304,6 +304,22 @@ class Capture:
             write_tail(folder / files.STDERR.name, stderr_files.stderr_path(rank.pid))
 
 
+    def keep_stderr_of_gone(self, ranks: Iterable[WatchedRank]) -> None:
+        """Copy what ranks that have gone wrote to files of their own, if nobody has yet."""
+        ranks = list(ranks)
+        shared = stderr_files.shared_files(ranks)
+        for rank in ranks:
+            file, path = rank.stderr, rank.stderr_path
+            kept = (rank.folder / files.STDERR.name).exists()
+            if file is None or path is None or file in shared or kept:
+                continue
+            if rank.stat() is None and stderr_files.is_at(file, path):
+                self._write(rank, files.STDERR.name, self._copy_stderr, path)
+
+    def _copy_stderr(self, rank: WatchedRank, source: Path) -> None:
+        write_tail(rank.folder / files.STDERR.name, source)
+
+
 def ended(status: int, by_recorder: bool = False) -> Exit:
     """An exit from a status as waitpid gives it."""
     if status & 0x7F:

@@ -407,6 +407,7 @@ class Session:
         self._look_for_unrecorded()
         ranks = self._watcher.ranks
         self._metadata.write_movements(ranks)
+        self._capture.keep_stderr_of_gone(ranks)
         for rank in ranks:
             self._dumps.keep(rank)
             snapshots.drop_unchanged(rank.folder)

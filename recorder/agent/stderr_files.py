@@ -41,6 +41,26 @@ def stderr_path(pid: int) -> Path:
     return Path(f"/proc/{pid}/fd/2")
 
 
+def kept_path(pid: int) -> Path | None:
+    """Where the file that a process's standard error goes to lies, to be read when it has gone.
+
+    None where that cannot be told.
+    """
+    try:
+        return Path(os.readlink(stderr_path(pid)))
+    except OSError:
+        return None
+
+
+def is_at(file: FileIdentity, path: Path) -> bool:
+    """True if that very file still lies there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return file == (status.st_dev, status.st_ino)
+
+
 def shared_files(ranks: Iterable[WatchedRank]) -> set[FileIdentity]:
     """Files that the standard error of more than one rank goes to, or went to."""
     writers: dict[FileIdentity, set[int]] = {}

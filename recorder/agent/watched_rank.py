@@ -13,7 +13,7 @@ from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.agent.descendant_work import DescendantWork
 from hanglab.recorder.agent.external_traffic import RankProcesses
 from hanglab.recorder.agent.io_bytes import IoBytes
-from hanglab.recorder.agent.stderr_files import stderr_file
+from hanglab.recorder.agent.stderr_files import kept_path, stderr_file
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters
@@ -39,6 +39,7 @@ class WatchedRank:
         self._started = stat.started if stat is not None else None
         #: The file that its standard error went to when it was found.
         self.stderr = stderr_file(self.pid)
+        self.stderr_path = kept_path(self.pid) if self.stderr is not None else None
         self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
         self._file = CounterFile(folder)
         self._traffic = IoBytes(self.pid)

@@ -98,3 +98,29 @@ def test_a_pipe_is_no_file_of_its_own() -> None:
         assert stderr_file(child.pid) is None
         child.communicate(b"")
     assert stderr_file(os.getpid()) is None or Path("/proc/self/fd/2").is_file()
+
+
+@pytest.mark.parametrize("logs", [("one", "two"), ("log", "log")])
+def test_what_a_rank_wrote_before_it_ended_is_kept_if_it_is_its_own(
+    ranks: Ranks, capture: Capture, logs: tuple[str, str]
+) -> None:
+    """A launcher's files outlive the ranks that fail, and nothing was captured before."""
+    found = ranks.start(*logs)
+    for child in ranks.processes:
+        child.kill()
+        child.wait()
+    capture.keep_stderr_of_gone(found)
+    own = "Traceback\n" if logs[0] != logs[1] else ""
+    assert ranks.stderr() == ([own, own], "")
+
+
+def test_another_file_in_its_place_is_not_what_it_wrote(
+    ranks: Ranks, capture: Capture, tmp_path: Path
+) -> None:
+    found = ranks.start("one")
+    ranks.processes[0].kill()
+    ranks.processes[0].wait()
+    (tmp_path / "one").rename(tmp_path / "old")
+    (tmp_path / "one").write_text("somebody else's\n")
+    capture.keep_stderr_of_gone(found)
+    assert ranks.stderr() == ([""], "")
