@@ -303,7 +303,6 @@ class Capture:
         with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):
             write_tail(folder / files.STDERR.name, stderr_files.stderr_path(rank.pid))
 
-
     def keep_stderr_of_gone(self, ranks: Iterable[WatchedRank]) -> None:
         """Copy what ranks that have gone wrote to files of their own, if nobody has yet."""
         ranks = list(ranks)
