@@ -7,6 +7,7 @@ or empty, and a line in ``problems`` says why where a file was there.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,7 +167,9 @@ class CaseReader(EvidenceFolder):
             for rank in self.ranks
             if (process := rank.read(files.PROCESS)) is not None
         ]
-        return max((size for size in sizes if size is not None), default=None)
+        told = Counter(size for size in sizes if size is not None)
+        # One that was given another number than most expects ranks that are not there.
+        return max(told, key=lambda size: (told[size], size), default=None)
 
     def _possible(self, size: int | None, path: Path) -> int | None:
         """``size`` where a job can have so many ranks, else None and a problem."""

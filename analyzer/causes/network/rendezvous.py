@@ -37,7 +37,13 @@ _INIT = frozenset({"init_process_group"})
 @detector
 def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
     """Nobody has got beyond the meeting point: whoever is not there is why."""
-    if not facts.case or any(_has_operated(view) for view in facts.ranks.values()):
+    if not facts.case:
+        return
+    other = _of_another_size(facts)
+    if other is not None:
+        yield other
+        return
+    if any(_has_operated(view) for view in facts.ranks.values()):
         return
     if facts.stuck:
         yield from _hung_joining(facts)
@@ -48,6 +54,31 @@ def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
 
 def _has_operated(view: RankView) -> bool:
     return bool(view.groups) or (view.progress is not None and view.progress.operations_total > 0)
+
+
+def _of_another_size(facts: CaseFacts) -> Proposal | None:
+    """Ranks that joined as one of another number than most, and have got no further.
+
+    Their peers may have: these have found as many as they were told to expect.
+    """
+    sizes = {
+        view.rank: view.process.world_size
+        for view in facts.ranks.values()
+        if view.process is not None and view.process.world_size is not None
+    }
+    (usual, votes), *others = Counter(sizes.values()).most_common() or [(0, 0)]
+    odd = sorted(rank for rank, size in sizes.items() if size != usual)
+    if not facts.stuck or not others or 2 * votes <= len(sizes):
+        return None
+    if any(_has_operated(facts.ranks[rank]) for rank in odd):
+        return None
+    return _proposal(
+        facts,
+        odd,
+        f"{name_ranks(odd).capitalize()} joined the job as one of {sizes[odd[0]]} ranks, the "
+        f"others as one of {usual}.",
+        [Evidence("environment", rank, f"its world size is {sizes[rank]}") for rank in odd],
+    )
 
 
 def _hung_joining(facts: CaseFacts) -> Iterator[Proposal]:

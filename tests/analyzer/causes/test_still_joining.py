@@ -7,7 +7,7 @@ from views import C10D, ended, job, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.verdict import Status
+from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Movement, StackFrame
 
 
@@ -62,3 +62,20 @@ def test_retries_are_no_progress() -> None:
     known.graph.sinks.clear()
     assert not known.stuck
     assert conclude(known).status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("sizes", "culprits"),
+    [((3, 4, 3), [1]), ((4, 4, 4, 2), [3]), ((2, 3), []), ((3, 3, 3), [])],
+)
+def test_who_was_told_another_number_of_ranks_than_most(
+    sizes: tuple[int, ...], culprits: list[int]
+) -> None:
+    """Of two nobody knows whose number is right."""
+    views = [joining(rank) for rank in range(len(sizes))]
+    for one, size in zip(views, sizes, strict=True):
+        assert one.process is not None
+        one.process.world_size = size
+    verdict = conclude(unformed(views, len(sizes)))
+    assert verdict.culprits == culprits
+    assert (verdict.cause is Cause.RENDEZVOUS) == bool(culprits)
