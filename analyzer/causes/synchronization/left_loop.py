@@ -28,7 +28,7 @@ from hanglab.analyzer.graph.wait_for_graph import Cycle
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import ALTERNATIVE, INFERRED, PLAUSIBLE, REMOTE_ALTERNATIVE, SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
-from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.analyzer.wording import BEHIND_LOOP, name_line, name_ranks
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _proposal(
             Evidence(
                 "stack",
                 view.rank,
-                ("behind the loop" if is_past(view, loop_exit.loop) else "in the loop")
+                (BEHIND_LOOP if is_past(view, loop_exit.loop) else "in the loop")
                 + name_line(_line(view)),
             )
             for view in views

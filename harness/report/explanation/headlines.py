@@ -11,7 +11,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
-from hanglab.analyzer.wording import LET_GO, MISS, MISS_BY, MORE_INPUT, UNTOLD
+from hanglab.analyzer.wording import BEHIND_LOOP, LET_GO, MISS, MISS_BY, MORE_INPUT, UNTOLD
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
@@ -19,6 +19,8 @@ from hanglab.recorder.case.operations import op_of
 #: Characters of an observation in the first sentence.
 _TOLD = 160
 #: Evidence of a rank that waits for what a peer has.
+#: What the analyzer says of a main thread, up to its line, and what it adds to that.
+_OWN_WAIT = re.compile(r"its main thread ((?:waits|runs) .+?)(?= at \S+:\d|[:;,(]|$)")
 _KEPT = ("file_locks", "store", "descriptors")
 #: Description of groups that were given none.
 _UNDESCRIBED = ("", "undefined")
@@ -100,6 +102,9 @@ def words_of(subject: Subject) -> Words:
     peers = [rank for rank in verdict.victims if rank not in culprits]
     if subject.divergence is not None:
         peers = sorted(set(subject.divergence.calls) - set(culprits)) or peers
+    behind = {i.rank for i in verdict.evidence if i.detail.startswith(BEHIND_LOOP)}
+    # Others may have left the loop as well, and in time.
+    peers = [rank for rank in peers if rank not in behind] or peers
     single = len(peers) == 1
     words["peers"] = ranks_name(peers) if peers else "the others"
     words["are"] = "is" if single else "are"
@@ -133,6 +138,7 @@ def words_of(subject: Subject) -> Words:
     if MISS in verdict.summary:
         both, _, rest = verdict.summary.partition(MISS)
         words["both"], words["miss"] = both, rest.rpartition(MISS_BY)[2].removesuffix(".")
+    _add_own_wait(words, subject)
     _add_absence(words, subject)
     message = subject.lone_message
     if message is not None:
@@ -166,6 +172,14 @@ def _sides(subject: Subject) -> list[list[int]]:
             kind = call.op, call_site(call.stack), call.arguments
         sides.setdefault(kind, []).append(rank)
     return [*sides.values()] if len(sides) > 1 else [[rank] for rank in subject.culprits]
+
+
+def _add_own_wait(words: Words, subject: Subject) -> None:
+    """What the main thread of the one culprit waits for in its own process, if it is no lock."""
+    rows = [i.detail for i in subject.verdict.evidence if i.rank in subject.culprits]
+    found = [match[1] for row in rows if (match := _OWN_WAIT.search(row))]
+    if len(subject.culprits) == 1 and found and " lock" not in found[0]:
+        words["own_wait"] = shown(found[0], _TOLD)
 
 
 def _add_absence(words: Words, subject: Subject) -> None:

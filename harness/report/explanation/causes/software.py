@@ -38,6 +38,7 @@ TEXTS = {
     "python_deadlock": CauseText(
         says=(
             "{Who} keep{s} {peers} waiting {kept} and wait{s} for them meanwhile{at}",
+            "{Who} {own_wait}{at}",
             "{Who} wait{s} for a lock that nobody releases{at}",
         ),
         what="Threads or tasks of one rank wait for each other: locks, queues, futures, joins.",
@@ -50,6 +51,8 @@ TEXTS = {
         },
         mend=(
             "Before {place} let {peers} go on, who {wait} {kept}: nobody comes to {place} before.",
+            "At {place} it {own_wait}: see what was to end that, and wait with a timeout; in an "
+            "event loop await what it has to complete itself.",
             "At {place} take locks in one order on all threads, or wait with a timeout; in an "
             "event loop await what it has to complete itself.",
         ),
