@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 
 from hanglab.analyzer.branching.source_code import Sources
+from hanglab.analyzer.code_owners import FrameLike
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.plain_text import shown
-from hanglab.analyzer.verdict import Location, Status, Verdict
+from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.parts import ProcessPlace
 from hanglab.recorder.case import evidence_files as files
@@ -195,7 +196,7 @@ def ranks_name(ranks: Sequence[int]) -> str:
     return f"{len(set(ranks)):,} ranks from {min(ranks)} to {max(ranks)}"
 
 
-def line_name(location: Location) -> str:
+def line_name(location: FrameLike) -> str:
     """``train.py:88 (encode)``."""
     return f"{short(location.file)}:{location.line} ({shown(location.function)})"
 
