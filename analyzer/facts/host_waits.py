@@ -51,7 +51,7 @@ def host_waits(facts: CaseFacts) -> dict[int, HostWait]:
     for rank, view in facts.ranks.items():
         if view.ended is None:
             wait = (
-                _for_lock(view)
+                _for_lock(facts, view)
                 or _for_shared_lock(facts, view)
                 or _for_key(facts, view)
                 or _for_answer(facts, view)
@@ -76,15 +76,24 @@ def wait_evidence(waits: dict[int, HostWait], ranks: Iterable[int]) -> list[Evid
     return [waits[rank].evidence for rank in ranks]
 
 
-def _for_lock(view: RankView) -> HostWait | None:
+def _for_lock(facts: CaseFacts, view: RankView) -> HostWait | None:
     for wait in view.read(files.FILE_LOCKS):
         if wait.pid == view.pid and wait.holder_rank != view.rank:
             words = (
                 f"waits for the lock ({wait.kind}) of {wait.file}, "
-                f"which rank {wait.holder_rank} (pid {wait.holder}) holds"
+                f"which {_name_holder(facts, wait.holder_rank, wait.holder)} holds"
             )
             return HostWait(view.rank, (wait.holder_rank,), "file_locks", words, proved=True)
     return None
+
+
+def _name_holder(facts: CaseFacts, rank: int, pid: int) -> str:
+    """The rank, or the process below it to which it handed what it had open."""
+    holder = facts.ranks.get(rank)
+    if holder is None or holder.pid == pid:
+        return f"rank {rank} (pid {pid})"
+    names = {one.name for one in holder.processes if one.pid == pid and one.name}
+    return f"{names.pop() if len(names) == 1 else 'a process'} (pid {pid}) below rank {rank}"
 
 
 def _for_shared_lock(facts: CaseFacts, view: RankView) -> HostWait | None:

@@ -131,6 +131,10 @@ def words_of(subject: Subject) -> Words:
         # What it waits for, without who has it and what that one did.
         what = re.split(r"[,;] ", kept.detail, maxsplit=1)[0]
         words["kept"] = shown(what.partition(" ")[2], _TOLD)
+        held = sorted({i.rank for i in verdict.evidence if i.source in _KEPT and i.rank in peers})
+        words["held_ranks"], words["one_held"] = ranks_name(held), "s" if len(held) == 1 else ""
+        same = "it" if len(held) == 1 else "them"
+        words["whom"] = same if held == sorted(peers) else words["peers"]
     if MORE_INPUT in verdict.summary:
         words["more"] = MORE_INPUT
     if LET_GO in verdict.summary:

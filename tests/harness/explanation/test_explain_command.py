@@ -18,7 +18,7 @@ FIELDS = {
     *("place", "call", "message", "differing", "same", "next", "theirs", "told", "share"),
     *("in_section", "how_often", "mine", "shared", "members", "wait", "kept", "let_go", "more"),
     *("stopped", "unstarted", "concluded", "outside", "by_size", "both", "miss", "misfit"),
-    "own_wait",
+    *("own_wait", "held_ranks", "one_held", "whom"),
     *(f"{whose}_{what}" for whose in ("mine", "theirs") for what in ("sizes", "dtypes", "root")),
 }
 

@@ -37,7 +37,7 @@ TEXTS = {
     ),
     "python_deadlock": CauseText(
         says=(
-            "{Who} keep{s} {peers} waiting {kept} and wait{s} for them meanwhile{at}",
+            "{Who} keep{s} {held_ranks} waiting {kept} and wait{s} for {whom} meanwhile{at}",
             "{Who} {own_wait}{at}",
             "{Who} wait{s} for a lock that nobody releases{at}",
         ),
@@ -50,7 +50,8 @@ TEXTS = {
             "loader_stuck": "there it waits for its loader's worker",
         },
         mend=(
-            "Before {place} let {peers} go on, who {wait} {kept}: nobody comes to {place} before.",
+            "Before {place} let {held_ranks} go on, which wait{one_held} {kept}: nobody comes to "
+            "{place} before.",
             "At {place} it {own_wait}: see what was to end that, and wait with a timeout; in an "
             "event loop await what it has to complete itself.",
             "At {place} take locks in one order on all threads, or wait with a timeout; in an "
