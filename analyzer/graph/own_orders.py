@@ -16,6 +16,7 @@ from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.thresholds import (
     COMPARED_ORDERS,
     LATEST_ISSUED,
+    LATEST_OF_RING,
     MANY_ROUNDS,
     MOST_IN_ORDER,
 )
@@ -68,10 +69,17 @@ class OwnOrder:
     def stays_in_loop(self) -> bool:
         """True if it broke its rounds, and has done nothing since that they do not have.
 
-        Who goes on to another phase has.
+        Who goes on to another phase has.  A branch has lines of its own for a collective of theirs.
         """
         at = self.broken
-        return at is not None and {*self.tokens[at:]} <= {*self.tokens[at - self.period : at]}
+        if at is None:
+            return False
+        usual = {*self.tokens[at - self.period : at]}
+        known = {_unlined(one) for one in self.issued[at - self.period : at] if not one.message}
+        return all(
+            token in usual or (not call.message and _unlined(call) in known)
+            for token, call in zip(self.tokens[at:], self.issued[at:], strict=True)
+        )
 
     @property
     def is_new(self) -> bool:
@@ -121,7 +129,9 @@ class OwnOrder:
         return predict_edit(self.tokens, [*past, *due], Parting(at, at, frozenset(), frozenset()))
 
 
-def read_own_order(order: IssuedOrder, *, sized: bool = True) -> OwnOrder | None:
+def read_own_order(
+    order: IssuedOrder, *, sized: bool = True, latest_issued: Sequence[int] = LATEST_ISSUED
+) -> OwnOrder | None:
     """The rank's own order; None where it has not repeated itself.
 
     Unless ``sized``, whatever the sizes of its calls, and the peers of its messages.
@@ -130,7 +140,7 @@ def read_own_order(order: IssuedOrder, *, sized: bool = True) -> OwnOrder | None
     tokens: list[Token] = [
         (one.place, one.numbers.own if sized else one.numbers.lined) for one in issued
     ]
-    for latest in (one for one in LATEST_ISSUED if one < len(tokens)):
+    for latest in (one for one in latest_issued if one < len(tokens)):
         past = tokens[: len(tokens) - latest]
         period = period_of(past)
         # A few calls that repeat themselves within a round are none.
@@ -216,10 +226,11 @@ class OwnOrders:
 
     def __init__(self, orders: Mapping[int, Sequence[IssuedOrder]]) -> None:
         few = len(orders) <= COMPARED_ORDERS
+        self._issued = {rank: one[0] for rank, one in orders.items() if few and len(one) == 1}
         self._orders = {
             rank: own
-            for rank, mine in orders.items()
-            if few and len(mine) == 1 and (own := read_own_order(mine[0])) is not None
+            for rank, mine in self._issued.items()
+            if (own := read_own_order(mine)) is not None
         }
 
     def edit_at(self, rank: int, index: int) -> Edit | None:
@@ -237,14 +248,17 @@ class OwnOrders:
         ``waited``: index of the entry in which each of them waits.  None where one of them has no
         rounds, or several broke theirs, or the one went on to another phase.
         """
-        if not self._orders.keys() >= waited.keys():
+        orders: dict[int, OwnOrder] = {}
+        for rank in waited.keys() & self._issued.keys():
+            own = read_own_order(self._issued[rank], latest_issued=LATEST_OF_RING)
+            if own is not None:
+                orders[rank] = own
+        broken = [own for own in orders.values() if own.broken is not None]
+        if len(orders) < len(waited) or len(broken) != 1:
             return None
-        broken = [rank for rank in waited if self._orders[rank].broken is not None]
-        if len(broken) != 1:
-            return None
-        (rank,) = broken
-        own = self._orders[rank]
-        return rank if own.stays_in_loop and own.at_break.index <= waited[rank] else None
+        (rank,) = [rank for rank, own in orders.items() if own is broken[0]]
+        left = broken[0].stays_in_loop and broken[0].at_break.index <= waited[rank]
+        return rank if left else None
 
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.

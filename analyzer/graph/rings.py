@@ -219,7 +219,7 @@ class RingReader:
                 return
         if misdirected is not None:
             self.unmatched.append(misdirected)
-        elif full and all(p2p):
+        elif full and not deviating and (all(p2p) or not any(p2p)):
             # A ring that every round had would have held up the first.
             waited = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
             left = self._departures.left_own_order_alone(waited)

@@ -67,6 +67,8 @@ EVEN_CHANNELS = 1
 #: Latest operations of a rank that may be by its fault, the most first: what came before them tells
 #: its own rounds.
 LATEST_ISSUED = (64, 16, 4, 1)
+#: The same where only who waits in a ring is asked: a host that runs ahead has issued half a round.
+LATEST_OF_RING = (64, 32, 16, 12, 8, 6, 4, 2, 1)
 #: Other ranks that have to keep their own orders for the one that does not to be the odd one out.
 MOST_IN_ORDER = 2
 #: Calls of one line with the same arguments after which these are what it usually has.
