@@ -38,6 +38,27 @@ def label_by_shift(divergence: Divergence, lookup: CallLookup) -> None:
             divergence.difference = Difference.OPERATION
 
 
+def label_by_lines(divergence: Divergence, lookup: CallLookup) -> None:
+    """Let lines tell that other operations meet: one is a line's, the other is made within torch.
+
+    What DistributedDataParallel's reducer issues has no line in a dump whose other calls have one.
+    """
+    if divergence.difference not in ARGUMENT_DIFFERENCES:
+        return
+    calls = divergence.calls
+    without = [rank for rank, call in calls.items() if call_site(call.stack) is None]
+    pairs = [(one, other) for one in without for other in calls.keys() - {*without}]
+    if not pairs or any(argument_difference(calls[a], calls[b]) is None for a, b in pairs):
+        return
+    if all(_has_lines(rank, lookup) for rank in without):
+        divergence.difference = Difference.OPERATION
+
+
+def _has_lines(rank: int, lookup: CallLookup) -> bool:
+    entries = lookup.entries(rank)
+    return entries is not None and any(call_site(stack) is not None for stack in entries.stacks)
+
+
 def label_by_sides(divergence: Divergence) -> None:
     """Let the call of a rank that is named tell what differs, where others differ from each other.
 

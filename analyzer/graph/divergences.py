@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Arguments
-from hanglab.analyzer.graph.difference_labels import label_by_shift
+from hanglab.analyzer.graph.difference_labels import label_by_lines, label_by_shift
 from hanglab.analyzer.graph.sibling_groups import settle_by_siblings
 from hanglab.analyzer.graph.thresholds import SINGLE_ARGUMENTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
@@ -105,6 +105,7 @@ def settle(
             _settle_by_usual_arguments(divergence, lookup)
     for divergence in divergences:
         label_by_shift(divergence, lookup)
+        label_by_lines(divergence, lookup)
     _settle_by_proved([*divergences, *silent])
     _leave_out_consequences(divergences, lookup)
 

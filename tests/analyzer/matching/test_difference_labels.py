@@ -54,3 +54,28 @@ def test_one_of_two_that_waits_for_nothing_may_have_stopped_in_an_own_order() ->
     dumps = [columns(0, [more, *done], members=members), columns(1, done, members=members)]
     (found,) = synchronization_findings(build_wait_for_graph(dumps))
     assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "label"),
+    [
+        (688, 0, Difference.OPERATION),  # what DDP's reducer issues has no line
+        (0, 688, Difference.OPERATION),
+        (688, 688, Difference.SIZE),
+        (0, 0, Difference.SIZE),
+    ],
+)
+@pytest.mark.parametrize("lined", [True, False], ids=["with_lines", "without_lines"])
+def test_a_call_with_a_line_is_none_that_has_no_line(
+    mine: int, theirs: int, label: Difference, lined: bool
+) -> None:
+    """Unless the dump that has no line of that has none at all."""
+    dumps = []
+    for rank in range(4):
+        first = Row("broadcast", 1, line=10 if lined else 0, extra=THREAD)
+        size, line = (1, mine) if rank == 2 else (64, theirs)
+        last = Row("all_reduce", 2, done=False, line=line, inputs=((size,),), extra=THREAD)
+        dumps.append(columns(rank, [first, last], members={"0": range(4)}))
+    (found,) = build_wait_for_graph(dumps).divergences
+    assert found.deviating == (2,)
+    assert found.difference is (label if lined else Difference.SIZE)
