@@ -28,7 +28,7 @@ _PREFIXES = (
 _LABEL = re.compile(r"^\s*(?P<rank>\d+): ")
 
 
-class _Rank(Protocol):
+class _RankOfHost(Protocol):
     @property
     def rank(self) -> int: ...
     @property
@@ -45,7 +45,7 @@ class NamedLine:
     text: str
 
 
-def without_prefixes(text: str, ranks: Iterable[_Rank]) -> list[NamedLine]:
+def without_prefixes(text: str, ranks: Iterable[_RankOfHost]) -> list[NamedLine]:
     """The lines that ``ranks`` of one host, and others, wrote to one stream."""
     own = sorted(ranks, key=lambda one: one.rank)
     untold = all(one.local_rank is None for one in own)

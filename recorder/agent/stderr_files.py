@@ -42,7 +42,7 @@ def stderr_path(pid: int) -> Path:
 
 
 def kept_path(pid: int) -> Path | None:
-    """Where the file that a process's standard error goes to lies, to be read when it has gone.
+    """The place of the file that a process's standard error goes to, to read it when it has gone.
 
     None where that cannot be told.
     """

@@ -80,7 +80,7 @@ def reported_mismatches(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _said(view: RankView) -> tuple[str, StackFrame | None] | None:
-    """What torch told a rank of the mismatch, and the line at which it was told."""
+    """The text in which torch told a rank of the mismatch, and the line at which it did."""
     raised = [(one.message, list(one.frames)) for one in view.exceptions]
     printed = [(one.message, list(one.frames)) for one in printed_tracebacks(view.stderr)]
     for text, frames in (*raised, *printed):

@@ -179,7 +179,7 @@ def _sides(subject: Subject) -> list[list[int]]:
 
 
 def _add_own_wait(words: Words, subject: Subject) -> None:
-    """What the main thread of the one culprit waits for in its own process, if it is no lock."""
+    """Field on what the main thread of the one culprit waits for in its process, if no lock."""
     rows = [i.detail for i in subject.verdict.evidence if i.rank in subject.culprits]
     found = [match[1] for row in rows if (match := _OWN_WAIT.search(row))]
     if len(subject.culprits) == 1 and found and " lock" not in found[0]:
