@@ -7,6 +7,8 @@ that nobody reads, it stands at a line, it waits, too, or it is dead.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import main_thread, position_of
@@ -15,14 +17,17 @@ from hanglab.analyzer.facts.wait_channels import Channel, channel_of
 from hanglab.analyzer.strengths import CANDIDATES, SEEN
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case import evidence_files as files
-from hanglab.recorder.case.records import ProcessSample
+from hanglab.recorder.case.records import ProcessSample, StackSample
 
 
 def child_wait(view: RankView) -> tuple[float, str] | None:
     """Confidence that the rank does not come back from there, and what it waits for."""
     if channel_of(view.wchan) is not Channel.CHILD and not _inside_subprocess(view):
         return _pipe_wait(view)
-    children = [one for one in _latest(view) if one.state not in ("Z", "X", "")]
+    ended = channel_of(view.wchan) is Channel.CHILD
+    # Who waits for the end of a process waits for whichever it started, by fork as well.
+    kinds = ("child", "worker") if ended else ("child",)
+    children = [one for one in _latest(view, kinds) if one.state not in ("Z", "X", "")]
     if not children:
         return None
     at_work = view.movement is not None and view.movement.share_below >= BUSY
@@ -31,7 +36,7 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
     words = f"it waits for {noun} {whom}"
     if at_work:
         return CANDIDATES, f"{words}; processes below it use a processor all the while"
-    doing = _doing(children[0]) if len(children) == 1 else ""
+    doing = _doing_or_place(view, children[0]) if len(children) == 1 else ""
     return SEEN, words + (f", which {doing}" if doing else "")
 
 
@@ -67,12 +72,36 @@ def _dead_child(view: RankView) -> str:
 
 
 def _place_or_state(view: RankView, pid: int) -> str:
+    place = _place(view, pid)
+    return place or next((_doing(one) for one in _latest(view) if one.pid == pid), "")
+
+
+def _doing_or_place(view: RankView, child: ProcessSample) -> str:
+    """Words for what a child is blocked in, or where it stands."""
+    if channel_of(child.wchan) is Channel.PIPE_WRITE:
+        return _doing(child)
+    if any(one.pid == child.pid and _feeds_queue(one) for one in view.worker_stacks()):
+        return "writes into a queue that nobody empties: take from that before its end"
+    return _place(view, child.pid) or _doing(child)
+
+
+def _feeds_queue(sample: StackSample) -> bool:
+    """True if a thread of it sends what was put into a queue of processes."""
+    return any(
+        [frame.function.rpartition(".")[2] for frame in thread.frames[:1]] == ["_send"]
+        and thread.frames[0].file.endswith("/multiprocessing/connection.py")
+        and any(frame.file.endswith("/multiprocessing/queues.py") for frame in thread.frames)
+        for thread in sample.threads
+    )
+
+
+def _place(view: RankView, pid: int) -> str:
     for sample in view.worker_stacks():
         thread = main_thread(sample) if sample.pid == pid else None
         user = position_of(thread, view.code).user if thread is not None else None
         if user is not None:
             return f"is{name_line(view.location(user))}"
-    return next((_doing(one) for one in _latest(view) if one.pid == pid), "")
+    return ""
 
 
 def _inside_subprocess(view: RankView) -> bool:
@@ -89,12 +118,12 @@ def _inside_subprocess(view: RankView) -> bool:
     )
 
 
-def _latest(view: RankView) -> list[ProcessSample]:
+def _latest(view: RankView, kinds: Collection[str] = ("child",)) -> list[ProcessSample]:
     """The rank's own children at the capture, those that it started first before the others."""
     found = {
         one.pid: one
         for one in view.processes
-        if one.kind == "child" and one.capture and one.ppid == view.pid
+        if one.kind in kinds and one.capture and one.ppid == view.pid
     }
     return [found[pid] for pid in sorted(found)]
 

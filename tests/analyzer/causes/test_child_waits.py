@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from views import AT, job, user, view, waiting
+from views import AT, job, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.records import ProcessSample, StackFrame
+from hanglab.recorder.case.records import ProcessKind, ProcessSample, StackFrame
 
 SUBPROCESS = "/usr/lib/python3.11/subprocess.py"
 
 
-def child(of: RankView, name: str, *, state: str = "S", wchan: str = "", pid: int = 900) -> None:
+def child(
+    of: RankView,
+    name: str,
+    *,
+    state: str = "S",
+    wchan: str = "",
+    pid: int = 900,
+    kind: ProcessKind = "child",
+) -> None:
     assert of.pid is not None
-    of.processes.append(ProcessSample(AT, pid, of.pid, "child", state, 0.0, wchan=wchan, name=name))
+    of.processes.append(ProcessSample(AT, pid, of.pid, kind, state, 0.0, wchan=wchan, name=name))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +40,27 @@ def test_what_the_process_does_is_told(state: str, wchan: str, told: str) -> Non
     verdict = conclude(job([waits, waiting(0), waiting(2)], outside=[1]))
     assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [1])
     assert f"it waits for its child process tar (pid 900), which {told}" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        (
+            [
+                StackFrame("_send", "/usr/lib/python3.11/multiprocessing/connection.py", 384),
+                StackFrame("_feed", "/usr/lib/python3.11/multiprocessing/queues.py", 264),
+            ],
+            "writes into a queue that nobody empties",
+        ),
+        ([user(77, "work")], "is at train.py:77 (work)"),
+    ],
+)
+def test_a_forked_process_is_told_by_its_stack(frames: list[StackFrame], told: str) -> None:
+    waits = view(1, user(10), wchan="do_wait")
+    child(waits, "python", wchan="futex_do_wait", kind="worker")
+    waits.stacks.append(sample(900, *frames, kind="child"))
+    verdict = conclude(job([waits, waiting(0), waiting(2)], outside=[1]))
+    assert f"it waits for its child process python (pid 900), which {told}" in verdict.summary
 
 
 def test_a_process_at_work_leaves_it_open_whether_the_rank_comes_back() -> None:
