@@ -57,7 +57,7 @@ def test_what_the_process_does_is_told(state: str, wchan: str, told: str) -> Non
 )
 def test_a_forked_process_is_told_by_its_stack(frames: list[StackFrame], told: str) -> None:
     waits = view(1, user(10), wchan="do_wait")
-    child(waits, "python", wchan="futex_do_wait", kind="worker")
+    child(waits, "python", wchan="hrtimer_nanosleep", kind="worker")
     waits.stacks.append(sample(900, *frames, kind="child"))
     verdict = conclude(job([waits, waiting(0), waiting(2)], outside=[1]))
     assert f"it waits for its child process python (pid 900), which {told}" in verdict.summary
