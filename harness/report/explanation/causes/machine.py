@@ -231,7 +231,8 @@ HARDWARE = {
         says=("The GPU of {who} has a fault: {told}", "The GPU of {who} has stopped"),
         what="A device does not finish what its peers' devices finished, or reported an error.",
         proof="An Xid in the kernel's log, an error that is sticky, a process that waits in the "
-        "driver, or a device that alone has not finished a matched operation (NCCL).",
+        "driver, or, where its host is seen to live, a device that alone has not begun what its "
+        "peers' wait in (NCCL). Of one that dumps alone show to have stopped it is missing_rank.",
         mistaken_for={
             "fabric_stalled": "there no device is singled out",
             "host_sync": "there the host has not launched what is missing",
