@@ -86,6 +86,12 @@ def healthy(facts: CaseFacts) -> Verdict | None:
     facts.inputs.would_decide = speed.would_decide
     if speed.unseen:
         why += f" Whether {name_ranks(speed.unseen)} slowed it down could not be seen."
+    elif speed.in_turns is not None:
+        why += (
+            f" But its ranks wait {speed.in_turns:.0%} of the time for each other by turns, for "
+            "none of them for long: their work differs from step to step."
+        )
+        advice = "If that time matters, give all ranks like amounts of work in each step."
     return Verdict(
         status=Status.HEALTHY,
         confidence=UNSEEN_SPEED if speed.unseen else SHOWN,

@@ -142,6 +142,11 @@ class JobWindow:
     def long_enough(self) -> bool:
         return self.operations >= FEWEST_IN_JOB and self.span_ns >= SHORTEST_JOB_NS
 
+    @property
+    def lost_in_turns(self) -> dict[int, int]:
+        """Nanoseconds that its peers lost to each rank, without the longest single wait."""
+        return {rank: one.lost_ns - one.longest_ns for rank, one in self.lateness.items()}
+
     def ms_per_step(self, ns: float) -> float:
         return ns / self.steps / 1e6
 

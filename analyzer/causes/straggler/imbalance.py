@@ -78,7 +78,7 @@ def _sizes(timing: JobTiming) -> list[Evidence]:
 def _in_turns(timing: JobTiming) -> Iterator[Proposal]:
     """No rank is slower than the others for long; whoever has the largest batch is late."""
     window = timing.window
-    lost = {r: window.lateness[r].lost_ns - window.lateness[r].longest_ns for r in window.times}
+    lost = window.lost_in_turns
     total = float(sum(lost.values()))
     if (
         not window.long_enough

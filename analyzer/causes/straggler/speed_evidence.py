@@ -15,6 +15,8 @@ from hanglab.recorder.slowness.thresholds import (
     FEWEST_IN_JOB,
     SHORTEST_JOB_NS,
     STALLED_SHARE,
+    STRETCH_FLOOR_MS,
+    TURNS_SHARE,
 )
 
 #: What would tell why a rank is late of which neither samples nor the kernel tell.
@@ -29,6 +31,8 @@ class SpeedEvidence:
     #: Ranks of a job long enough to be judged of which a slowness would not have been seen.
     unseen: list[int] = field(default_factory=list)
     would_decide: list[str] = field(default_factory=list)
+    #: Share of the time that ranks wait for each other by turns, if that is much.
+    in_turns: float | None = None
 
 
 def speed_evidence(known: CaseFacts) -> SpeedEvidence:
@@ -78,7 +82,22 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
                 *(Need(_RUN_OF_ITS_OWN) for _ in untold[:1]),
             ]
         ),
+        in_turns=_in_turns(window),
     )
+
+
+def _in_turns(window: JobWindow) -> float | None:
+    """Share of the time that ranks lose to each other though none is late for long.
+
+    What they waited for a processor is no work of theirs, and left out.
+    """
+    lost = window.lost_in_turns
+    waited = [window.times[rank].waited_ns if rank in window.times else None for rank in lost]
+    if None in waited:
+        return None
+    own = sum(lost.values()) - sum(one for one in waited if one is not None)
+    much = window.share(own) >= TURNS_SHARE and window.ms_per_step(own) >= STRETCH_FLOOR_MS
+    return window.share(own) if much else None
 
 
 def _unexplained(window: JobWindow, rank: int) -> str:

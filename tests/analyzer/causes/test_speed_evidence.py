@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from arrival_builders import Simulated
 
 from hanglab.analyzer.engine import conclude
@@ -97,3 +100,25 @@ def test_a_job_without_any_processor_time_is_not_compared() -> None:
     verdict = conclude(known)
     assert len([one for one in told(verdict) if "processor time is missing" in one]) == 4
     assert not [one for one in told(verdict) if "were compared" in one]
+
+
+@pytest.mark.parametrize("spread_ms", [0.0, 10.0])
+def test_ranks_that_wait_for_each_other_by_turns_are_healthy_and_told(spread_ms: float) -> None:
+    """Texts of other lengths on each rank, as no loader tells."""
+    random = Random(1)
+    simulated = Simulated.of({"0": (0, 1, 2, 3)})
+    for _ in range(200):
+        simulated.work(lambda _: 5.0 + spread_ms * random.random())
+        simulated.meet("0")
+    known = simulated.evidence()
+    end = max(simulated.now.values())
+    begin = known.ranks[0].progress.operations[0].entered_ns  # type: ignore[union-attr]
+    for view in known.ranks.values():
+        view.exit = Exit(Clock(begin + round(end * 1e6), 0), code=0)
+        assert view.progress is not None
+        view.progress.usage = [
+            Usage(begin + round(end * 1e6 * i / 50), round(end * 1e4 * i), 0, 0) for i in range(51)
+        ]
+    verdict = conclude(known)
+    assert verdict.status is Status.HEALTHY
+    assert ("for each other by turns" in verdict.summary) == bool(spread_ms)
