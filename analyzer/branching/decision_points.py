@@ -46,6 +46,14 @@ _BETWEEN_TWO = (Cause.P2P_UNMATCHED, Cause.P2P_DEADLOCK)
 
 #: Causes besides by which ranks of different parts leave what they did in each round before.
 _OF_OWN_ROUNDS = (*_BETWEEN_TWO, Cause.GROUP_ORDER)
+#: Causes that say that ranks made one call with other values.
+_OF_ARGUMENTS = (
+    Cause.DTYPE_MISMATCH,
+    Cause.REDUCTION_MISMATCH,
+    Cause.ROOT_MISMATCH,
+    Cause.SIZE_MISMATCH,
+    Cause.SPLIT_MISMATCH,
+)
 #: Causes that say that ranks made other calls, whatever was wrong with their arguments.
 _OF_COLLECTIVES = (Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH, Cause.UNEVEN_INPUTS)
 
@@ -118,6 +126,8 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         parting = parting_of(mine, theirs, by_own_calls)
         if parting is None:
             continue
+        if finding.cause in _OF_ARGUMENTS and parting.mine == parting.theirs.chain:
+            continue  # They are at one line, with other values.
         try:
             branch = program.branch(parting, finding.cause, bool(facts.ranks[culprit].handled))
         except NotFollowed as reason:
