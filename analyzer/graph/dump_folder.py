@@ -12,7 +12,7 @@ from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
 from hanglab.analyzer.flight_recorder.loading import identity
 from hanglab.analyzer.graph.builder import graph_of_summaries
-from hanglab.analyzer.graph.progressing_ranks import find_undated
+from hanglab.analyzer.graph.progressing_ranks import find_undated, longest_wait_ns
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.call_lookup import DumpsInMemory, DumpSource
@@ -114,5 +114,6 @@ def _world_graph(
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
     for sink in graph.sinks:
         if sink.outside and not graph.unfinished.get(sink.rank) and sink.rank in merged.ranks:
-            sink.paused_s = merged.ranks[sink.rank].activity.short_pause_s
+            activity = merged.ranks[sink.rank].activity
+            sink.paused_s = activity.short_pause_s(longest_wait_ns(merged))
     return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside, world.restarted)

@@ -21,7 +21,11 @@ from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
 from hanglab.analyzer.worlds.pauses import in_usual_pause
-from hanglab.analyzer.worlds.thresholds import CLOCK_UNSET_NS, COPIED_LATER_NS
+from hanglab.analyzer.worlds.thresholds import (
+    CLOCK_UNSET_NS,
+    COPIED_LATER_NS,
+    LONGEST_PAUSE_NS,
+)
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
 #: Of operations that no member finishes before all have entered them.
@@ -55,7 +59,19 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
         )
         progressing.update(_senders_behind(group, merged))
     progressing.update(_dumped_before(merged, group_table))
+    waited_ns = longest_wait_ns(merged)
+    if ABSENT != waited_ns < LONGEST_PAUSE_NS:
+        progressing.update(rank for rank, one in activities.items() if one.bare)
     return sorted(progressing)
+
+
+def longest_wait_ns(merged: MergedSummaries) -> int:
+    """Time since the last event of the rank that has rested longest; ABSENT where nothing tells.
+
+    So long a rank of which nothing is on record has been awaited: it may have yet to begin.
+    """
+    activities = (summary.activity for summary in merged.ranks.values())
+    return max((one.quiet_ns for one in activities if not one.bare), default=ABSENT)
 
 
 def find_undated(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> set[int]:

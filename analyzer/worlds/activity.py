@@ -51,11 +51,19 @@ class Activity:
     awaits_watchdog: bool = False
 
     @property
-    def short_pause_s(self) -> float | None:
-        """Seconds since its last event, where a host may still be at work; None if that is long."""
-        timed_out = self.timeout_ns != ABSENT and self.quiet_ns >= TIMED_OUT_SHARE * self.timeout_ns
-        short = ABSENT != self.quiet_ns < LONGEST_IDLE_NS and not timed_out
-        return self.quiet_ns / 1e9 if short else None
+    def bare(self) -> bool:
+        """True if nothing that it did is on record with its time, though its file has one."""
+        return self.last_ns == ABSENT != self.written_ns
+
+    def short_pause_s(self, awaited_ns: int = ABSENT) -> float | None:
+        """Seconds since its last event, where a host may still be at work; None if that is long.
+
+        Of a rank of which nothing is on record, those since when it is awaited.
+        """
+        quiet = awaited_ns if self.bare else self.quiet_ns
+        timed_out = self.timeout_ns != ABSENT and quiet >= TIMED_OUT_SHARE * self.timeout_ns
+        short = ABSENT != quiet < LONGEST_IDLE_NS and not timed_out
+        return quiet / 1e9 if short else None
 
     @property
     def idle(self) -> bool:
