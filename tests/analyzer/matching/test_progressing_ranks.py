@@ -96,6 +96,23 @@ def test_a_host_that_was_quiet_for_less_than_a_minute_is_not_surely_missing(
     assert ("a later dump would tell" in found.summary) is not sure
 
 
+@pytest.mark.parametrize(
+    ("awaited_s", "named", "sure"),
+    [(0.6, False, False), (4, False, False), (20, True, False), (90, True, True)],
+)
+def test_a_rank_of_which_nothing_is_on_record_may_have_yet_to_begin(
+    tmp_path: Path, awaited_s: float, named: bool, sure: bool
+) -> None:
+    """Its peers are in their first operation, and it may still load its model."""
+    first = [Row("all_reduce", 1, done=False)]
+    written = dict.fromkeys(range(4), 1_000_000_000 + int(awaited_s * 1e9))
+    found = verdict(tmp_path, {r: [] if r == 1 else first for r in range(4)}, written)
+    assert found.culprits == ([1] if named else [])
+    assert (found.confidence > 0.9) is sure
+    assert found.status is (Status.HUNG if named else Status.INCONCLUSIVE)
+    assert ("a later dump would tell" in found.summary) is (named and not sure)
+
+
 def test_a_wait_of_its_timeout_is_long_enough_for_a_host_to_be_missing(tmp_path: Path) -> None:
     waits = [*DONE, Row("all_reduce", 41, done=False, extra={"timeout_ms": 10_000})]
     done = [*DONE[:-1], Row("all_reduce", 40, extra={"timeout_ms": 10_000})]
