@@ -45,7 +45,7 @@ from hanglab.analyzer.graph.thresholds import (
     LISTED_OPERATIONS,
     SMALL,
 )
-from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import Sink, Unmatched, WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
 from hanglab.analyzer.matching.calls import ProcessGroup
@@ -237,6 +237,8 @@ class _Builder:
             graph.unmatched += unanswered_calls(
                 self._merged, waits, self._calls, self._departures.left_own_order_at
             )
+        if not (told or graph.cycles or graph.unmatched):
+            self._blame_who_waits_out_of_turn(graph, waits)
         told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
         if not (graph.departures or graph.divergences):
             self._settle_messages_by_siblings(graph)
@@ -260,6 +262,34 @@ class _Builder:
         ends = {sink.rank for sink in graph.sinks if sink.unknown or sink.hidden}
         graph.needs = [self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)]
         return graph
+
+    def _blame_who_waits_out_of_turn(self, graph: WaitForGraph, waits: OpenOperations) -> None:
+        """Let a message tell of the one that waits in it, if it is in none of its own rounds.
+
+        Those that have nothing open kept theirs, and may be through.  Another one waits for it, as
+        in each round: else its rounds may be over.
+        """
+        ends = {sink.rank for sink in graph.sinks}
+        awaited = [o for o in waits.operations.values() if not ends.isdisjoint(o.absent)]
+        waiters = {rank for one in awaited for rank in one.waiters}
+        if len(waiters) != 1 or any(one.seq is not None for one in awaited):
+            return
+        (rank,) = waiters
+        missed = any(
+            rank in {*waiting.absent, *waiting.behind}
+            for other in waits.by_rank.keys() - {rank}
+            for waiting in waits.first(other)
+        )
+        if not missed or not all(sink.outside or sink.unknown for sink in graph.sinks):
+            return
+        first = min(awaited, key=lambda one: one.waiters[rank].order)
+        places = {end: self._merged.ranks[end].last for end in ends if end in self._merged.ranks}
+        places[rank] = first.waiters[rank].index
+        if self._departures.left_own_order_alone(places, by_new=True) != rank:
+            return
+        call = self._calls.call(rank, first.waiters[rank], first.group.group, full=True)
+        graph.unmatched = [Unmatched(call, None, (rank,))]
+        graph.sinks, graph.open = [], ()
 
     def _settle_messages_by_siblings(self, graph: WaitForGraph) -> None:
         """Let other replicas tell which end of a message, or whose turn in a ring, is wrong."""

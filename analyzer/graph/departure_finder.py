@@ -149,9 +149,11 @@ class DepartureFinder:
         """Index of the entry at which a rank left its own rounds; None where it kept to them."""
         return self._own_orders.broken_at(rank)
 
-    def left_own_order_alone(self, waited: Mapping[int, int]) -> int | None:
+    def left_own_order_alone(
+        self, waited: Mapping[int, int], *, by_new: bool = False
+    ) -> int | None:
         """The one rank of a ring that left its own rounds; see OwnOrders.broken_by_one."""
-        return self._own_orders.broken_by_one(waited)
+        return self._own_orders.broken_by_one(waited, by_new=by_new)
 
     def _own_departure(self, waits: OpenOperations) -> LeftOrder | None:
         """The rank that alone left its own order; None where it waits for what is explained.

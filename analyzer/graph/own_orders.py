@@ -242,11 +242,12 @@ class OwnOrders:
         own = self._orders.get(rank)
         return None if own is None or own.broken is None else own.at_break.index
 
-    def broken_by_one(self, waited: Mapping[int, int]) -> int | None:
+    def broken_by_one(self, waited: Mapping[int, int], *, by_new: bool = False) -> int | None:
         """The one of some ranks that broke its rounds up to what it waits in; all others keep them.
 
-        ``waited``: index of the entry in which each of them waits.  None where one of them has no
-        rounds, or several broke theirs, or the one went on to another phase.
+        ``waited``: index of the entry in which each of them waits, or of its last.  None where one
+        of them has no rounds, or several broke theirs, or the one went on to another phase; but for
+        a call that it waits in itself and never made before, if that is asked for (``by_new``).
         """
         orders: dict[int, OwnOrder] = {}
         for rank in waited.keys() & self._issued.keys():
@@ -257,8 +258,9 @@ class OwnOrders:
         if len(orders) < len(waited) or len(broken) != 1:
             return None
         (rank,) = [rank for rank, own in orders.items() if own is broken[0]]
-        left = broken[0].stays_in_loop and broken[0].at_break.index <= waited[rank]
-        return rank if left else None
+        own, at = broken[0], broken[0].at_break.index
+        new = by_new and own.is_new and at == waited[rank]
+        return rank if new or (own.stays_in_loop and at <= waited[rank]) else None
 
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.

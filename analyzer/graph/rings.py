@@ -106,6 +106,9 @@ class RingReader:
             self.unmatched.append(Unmatched(sent or calls[first], calls[second], by, missing=True))
             return
         miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
+        if miscounted is not None and miscounted.likely and not all(p2p):
+            # What its own rounds tell of another one is told by more than how often it did it.
+            miscounted = self._passed_over(cycle, calls) or miscounted
         if miscounted is not None:
             self.unmatched.append(miscounted)
             if miscounted.likely and not cycle.knot:
@@ -212,6 +215,12 @@ class RingReader:
         collectives = full and not any(p2p)
         level = collectives and is_level(cycle)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
+        if full and any(p2p) and not all(p2p) and (misdirected is None or misdirected.likely):
+            passed = self._passed_over(cycle, calls)
+            if passed is not None:
+                self.unmatched.append(passed)
+                return
+        left = self._left_own_rounds(cycle) if full and not deviating else None
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
             if misdirected is None and is_of_one_rank(cycle, waits, self._lookup):
@@ -219,11 +228,8 @@ class RingReader:
                 return
         if misdirected is not None:
             self.unmatched.append(misdirected)
-        elif full and not deviating and (all(p2p) or not any(p2p)):
-            # A ring that every round had would have held up the first.
-            waited = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
-            left = self._departures.left_own_order_alone(waited)
-            deviating = () if left is None else (left,)
+        elif left is not None and (all(p2p) or not any(p2p)):
+            deviating = (left,)
         self.cycles.append(
             Cycle(
                 ranks,
@@ -272,6 +278,27 @@ class RingReader:
                             likely=likely,
                         )
                     )
+
+    def _left_own_rounds(self, cycle: WaitCycle) -> int | None:
+        """The one rank of a ring that left its rounds; one of each would have held up the first."""
+        waited = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
+        return self._departures.left_own_order_alone(waited)
+
+    def _passed_over(self, cycle: WaitCycle, calls: dict[int, Call]) -> Unmatched | None:
+        """The collective that one rank of a ring left out, by its rounds and those of who is in it.
+
+        All others of its group are in it: else nobody knows whose it is.
+        """
+        for waiter, place in cycle.places.items():
+            lacking = [*place.absent, *place.unknown, *place.behind]
+            if place.seq is None or len(lacking) != 1 or lacking[0] not in cycle.places:
+                continue
+            (rank,) = lacking
+            waited = {one: p.index for one, p in place.waiters.items() if one != rank}
+            waited[rank] = cycle.places[rank].waiters[rank].index
+            if len(waited) > 2 and self._departures.left_own_order_alone(waited) == rank:
+                return Unmatched(calls[waiter], calls[rank], (rank,), by_rounds=True)
+        return None
 
     def _wrong_group(self, cycle: WaitCycle, calls: dict[int, Call]) -> WrongGroup | None:
         indices = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}

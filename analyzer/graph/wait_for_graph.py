@@ -122,6 +122,8 @@ class Unmatched:
     missed: tuple[Call, ...] = ()
     #: The two miss each other: they would be one message but for a tag or a group.
     missing: bool = False
+    #: The one that deviates left its own rounds, which have the call there.
+    by_rounds: bool = False
     #: That those of ``deviating`` did is no more than likely.
     likely: bool = False
     #: The two ends have issued other numbers of such messages up to a collective of both.

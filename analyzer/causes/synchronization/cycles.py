@@ -176,9 +176,12 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
     call, instead = unmatched.call, unmatched.instead
     if call.seq is not None:
         where = f"; it waits in {name_call(instead)}" if instead is not None else ""
+        since = "and has finished many later operations since"
+        if unmatched.by_rounds:
+            since = "which each of its own rounds so far has there"
         return (
             f"{name_ranks(culprits).capitalize()} left out {name_call(call)}, in which rank "
-            f"{call.rank} waits, and has finished many later operations since{where}."
+            f"{call.rank} waits, {since}{where}."
         )
     if unmatched.missing and instead is not None:
         halves = (("groups", call.group.name, instead.group.name), ("tags", call.tag, instead.tag))

@@ -67,3 +67,45 @@ def test_a_new_phase_accuses_nobody() -> None:
     orders = [[*beat * 4, (WORLD, RECV, 50, 1)], [*answer * 4, answer[0]]]
     findings = found(orders, [1, 1])
     assert all(one.culprits != [0] for one in findings)
+
+
+@pytest.mark.parametrize("queued", [True, False], ids=["runs_ahead", "blocks"])
+@pytest.mark.parametrize("odd", [2, 3])
+def test_a_worker_that_passes_over_what_the_others_are_in_is_named(odd: int, queued: bool) -> None:
+    """The server waits for worker 1, which is in the workers' all_reduce, as it has always been."""
+    workers = range(1, 5)
+    serve = [*((WORLD, RECV, 37, one) for one in workers)]
+    serve += [(WORLD, SEND, 42, one) for one in workers]
+    work: list[Called] = [(WORLD, SEND, 47, 0), (WORLD, RECV, 48, 0), (PAIR, "all_reduce", 49, 64)]
+    orders = [[*serve * 4, serve[0]]] + [work * 4] * 4
+    orders[odd] = [*work * 3, *work[:2], *(work if queued else work[:1])]
+    opened = [1, 1, 1, 1, 1]
+    opened[odd] = 3 if queued else 1
+    members = {WORLD: range(5), PAIR: workers}
+    dumps = [dump_of(rank, calls, opened[rank], members) for rank, calls in enumerate(orders)]
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [odd])
+    assert ("each of its own rounds" in finding.summary) is queued  # else peers' orders tell
+
+
+@pytest.mark.parametrize("rounds", [3, 6])
+def test_who_receives_once_too_often_is_named_and_not_who_is_through(rounds: int) -> None:
+    """Rank 0 has sent all; rank 1 took two for one round, and waits for one more."""
+    sends = [(WORLD, SEND, 20, 1)] * (rounds + 2)
+    relay = [(WORLD, RECV, 30, 0), (WORLD, SEND, 31, 2)]
+    takes = [(WORLD, RECV, 40, 1)] * (rounds + 2)
+    orders = [sends, [*relay * rounds, relay[0], *relay, *relay], takes]
+    (finding,) = found(orders, [0, 2, 1])
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
+
+
+def test_who_takes_from_another_one_is_named_and_not_who_is_through() -> None:
+    """Of four in a ring rank 3 takes from rank 1, which has come to its end."""
+    size, rounds = 4, 3
+    orders: list[list[Called]] = []
+    for rank in range(size):
+        turn = [(WORLD, SEND, 20, (rank + 1) % size), (WORLD, RECV, 20, (rank - 1) % size)]
+        orders.append(turn * (rounds + 1))
+    orders[3][-1] = (WORLD, RECV, 20, 1)
+    (finding,) = found(orders, [2, 0, 0, 2], pair=size)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [3])
