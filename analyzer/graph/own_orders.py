@@ -249,18 +249,28 @@ class OwnOrders:
         of them has no rounds, or several broke theirs, or the one went on to another phase; but for
         a call that it waits in itself and never made before, if that is asked for (``by_new``).
         """
-        orders: dict[int, OwnOrder] = {}
-        for rank in waited.keys() & self._issued.keys():
-            own = read_own_order(self._issued[rank], latest_issued=LATEST_OF_RING)
-            if own is not None:
-                orders[rank] = own
-        broken = [own for own in orders.values() if own.broken is not None]
-        if len(orders) < len(waited) or len(broken) != 1:
+        # Rounds within rounds, or a few of them, may be read in several ways.
+        ways = {rank: self._ways_to_read(rank) for rank in waited}
+        broken = [
+            rank for rank, read in ways.items() if all(own.broken is not None for own in read)
+        ]
+        if not all(ways.values()) or len(broken) != 1:
             return None
-        (rank,) = [rank for rank, own in orders.items() if own is broken[0]]
-        own, at = broken[0], broken[0].at_break.index
-        new = by_new and own.is_new and at == waited[rank]
-        return rank if new or (own.stays_in_loop and at <= waited[rank]) else None
+        (rank,) = broken
+        for own in ways[rank]:
+            at = own.at_break.index
+            if at <= waited[rank] and own.stays_in_loop:
+                return rank
+            if by_new and own.is_new and at == waited[rank]:
+                return rank
+        return None
+
+    def _ways_to_read(self, rank: int) -> list[OwnOrder]:
+        order = self._issued.get(rank)
+        if order is None:
+            return []
+        read = (read_own_order(order, latest_issued=(one,)) for one in LATEST_OF_RING)
+        return [own for own in read if own is not None]
 
     def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank that broke its order, where all ``ranks`` wait.
