@@ -10,7 +10,7 @@ from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.thresholds import AGREEING_COUNTS
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.calls import Difference, Divergence
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.program_order import Edit
 from hanglab.analyzer.matching.signatures import (
     ARGUMENT_DIFFERENCES,
@@ -45,12 +45,15 @@ def label_by_lines(divergence: Divergence, lookup: CallLookup) -> None:
     """
     if divergence.difference not in ARGUMENT_DIFFERENCES:
         return
-    calls = divergence.calls
-    without = [rank for rank, call in calls.items() if call_site(call.stack) is None]
-    pairs = [(one, other) for one in without for other in calls.keys() - {*without}]
-    if not pairs or any(argument_difference(calls[a], calls[b]) is None for a, b in pairs):
+    with_line: dict[tuple[str, Arguments], Call] = {}
+    without: dict[tuple[str, Arguments], Call] = {}
+    for call in divergence.calls.values():
+        side = without if call_site(call.stack) is None else with_line
+        side.setdefault((call.op, call.arguments), call)
+    pairs = [(one, other) for one in without.values() for other in with_line.values()]
+    if not pairs or any(argument_difference(*pair) is None for pair in pairs):
         return
-    if all(_has_lines(rank, lookup) for rank in without):
+    if all(_has_lines(call.rank, lookup) for call in without.values()):
         divergence.difference = Difference.OPERATION
 
 
