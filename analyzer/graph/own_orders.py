@@ -246,8 +246,9 @@ class OwnOrders:
         """The one of some ranks that broke its rounds up to what it waits in; all others keep them.
 
         ``waited``: index of the entry in which each of them waits, or of its last.  None where one
-        of them has no rounds, or several broke theirs, or the one went on to another phase; but for
-        a call that it waits in itself and never made before, if that is asked for (``by_new``).
+        of them has no rounds, or several broke theirs, or the one went on to another phase.  With
+        ``by_new``, for others that may be through, the call that it waits in itself breaks its
+        rounds only if it is one that it never made before.
         """
         # Rounds within rounds, or a few of them, may be read in several ways.
         ways = {rank: self._ways_to_read(rank) for rank in waited}
@@ -258,10 +259,12 @@ class OwnOrders:
             return None
         (rank,) = broken
         for own in ways[rank]:
-            at = own.at_break.index
-            if at <= waited[rank] and own.stays_in_loop:
-                return rank
-            if by_new and own.is_new and at == waited[rank]:
+            here = own.at_break.index == waited[rank]
+            if here and by_new:
+                left = own.is_new  # At the end of its rounds it may do a part of them.
+            else:
+                left = own.stays_in_loop and own.at_break.index <= waited[rank]
+            if left:
                 return rank
         return None
 

@@ -720,6 +720,7 @@ TOLD = {
     ),
     "one alone waits for several in a batch that all others have ended": (7810003473, 7810003880),
     "orders that were one before do not differ without harm": (7800001659, 7800003688, 7800003787),
+    "the end of its rounds is no break of those of one that waits": (7890026939,),
     "one that waits alone in a call that it made twice": (7800004506, 7800005325),
     "who alone went on from a call as nobody does": (
         7000003066,
