@@ -262,12 +262,12 @@ def branch_of(
             branch = _only(_parting_branches(equal, starts, reached))
             if branch is None:
                 return None
-            _expect_its_end(graph, equal, branch, parting, starts, [mine, theirs])
+            _refuse_if_it_ended_alike(graph, equal, branch, parting, starts, [mine, theirs])
             return replace(branch, rounds=_rounds(reached))
     raise NotFollowed("no way through the source that was kept leads to both calls")
 
 
-def _expect_its_end(
+def _refuse_if_it_ended_alike(
     graph: ProgramGraph,
     equal: EqualValues,
     branch: Branch,
@@ -277,15 +277,16 @@ def _expect_its_end(
 ) -> None:
     """Raise NotFollowed of a loop that may have ended alike on both, named for want of others.
 
-    What is looped over is made once: calls of that line are no rounds of it.  And an exception
+    Calls of its own line may be made for what is looped over, and be no rounds.  And an exception
     that a handler took may as well have led past the other's calls, whether or not it was seen.
     """
     loop = branch.statement
     if not isinstance(loop, ast.For | ast.AsyncFor):
         return
     header = branch.code.source.file, loop.lineno
-    if any(chain and chain[-1][::2] == header for chain in (parting.mine, parting.theirs.chain)):
-        raise NotFollowed("one line makes several of the calls, for what is looped over there")
+    calls = [chain[-1] for chain in (parting.mine, parting.theirs.chain) if chain]
+    if any((call.file, call.line) == header for call in calls):
+        raise NotFollowed(f"the loop of line {loop.lineno} makes calls for what it loops over")
     try:
         reached = follow(graph, starts, targets, exceptions=True)
     except NotFollowed:

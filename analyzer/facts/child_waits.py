@@ -80,16 +80,17 @@ def _doing_or_place(view: RankView, child: ProcessSample) -> str:
     """Words for what a child is blocked in, or where it stands."""
     if channel_of(child.wchan) is Channel.PIPE_WRITE:
         return _doing(child)
-    if any(one.pid == child.pid and _feeds_queue(one) for one in view.worker_stacks()):
+    if any(one.pid == child.pid and _feeds_queue(view, one) for one in view.worker_stacks()):
         return "writes into a queue that nobody empties: take from that before its end"
     return _place(view, child.pid) or _doing(child)
 
 
-def _feeds_queue(sample: StackSample) -> bool:
+def _feeds_queue(view: RankView, sample: StackSample) -> bool:
     """True if a thread of it sends what was put into a queue of processes."""
     return any(
         [frame.function.rpartition(".")[2] for frame in thread.frames[:1]] == ["_send"]
         and thread.frames[0].file.endswith("/multiprocessing/connection.py")
+        and view.code.owner(thread.frames[0].file) is Owner.STDLIB
         and any(frame.file.endswith("/multiprocessing/queues.py") for frame in thread.frames)
         for thread in sample.threads
     )

@@ -204,12 +204,17 @@ _BROKEN = (
 ROWS: tuple[ErrorText, ...] = (
     _row(
         Kind.ROOT, Cause.GPU_FAULT,
-        rf"(?:CUDA error|Triton Error \[CUDA\]|Cuda failure(?: \d+)?):? '?(?:{_BROKEN})"
-        r"|NVMLError_GpuIsLost|Unable to determine the device handle for GPU",
+        rf"(?:CUDA error|Triton Error \[CUDA\]|Cuda failure(?: \d+)?):? '?(?:{_BROKEN})",
         "[PG 0 (default_pg) Rank 12] Process group watchdog thread terminated with exception: "
         "CUDA error: uncorrectable ECC error encountered",
         "cudaErrorECCUncorrectable 214, NvlinkUncorrectable 220 ... (pytorch#113128, #58155)",
         sticky=True),
+    # Monitors print these as well, of any GPU of the host, and live on.
+    _row(
+        Kind.ROOT, Cause.GPU_FAULT,
+        r"GPU is lost|Unable to determine the device handle for GPU",
+        "pynvml.NVMLError_GpuIsLost: GPU is lost",
+        "NVML, nvidia-smi (hivemind#509, LLaVA#1466)"),
     _row(
         Kind.ROOT, None,
         rf"(?:CUDA error|Triton Error \[CUDA\]|HIP error|Cuda failure(?: \d+)?):? '?(?:{_STICKY})",

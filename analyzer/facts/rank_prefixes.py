@@ -14,7 +14,7 @@ from typing import Protocol
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? (?=\S)")
-#: Before the line, or anything of a fixed width in front of it that holds no space.
+#: Each stands before the line; Determined puts a word in front of its own.
 _PREFIXES = (
     re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std\w+>)?:"),
     re.compile(r"^(?:\S+ )?\[rank=(?P<rank>\d+)\] \|\| ?"),

@@ -23,9 +23,7 @@ from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
 from hanglab.recorder.case.records import Raised
 
 #: Torch's names of a rank: before a line, or as a member of the default group.
-_NAMED = re.compile(
-    r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]", re.MULTILINE
-)
+_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
 #: A line of what Python printed of a rank's exception.
 _PRINTED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:\s?(?P<words>\S.*)")
 #: What NCCL puts before its lines: host, process, thread and device.
@@ -84,7 +82,7 @@ def _separate(neighbours: list[RankView], common: str, raised: Counter[tuple[int
     dying = [view for view in neighbours if view.ended and view.ended.signal in _FATAL]
     for view in neighbours:
         text = view.stderr
-        if text and not _is_shared(text, texts, common):
+        if text and not _is_shared(text, texts, common, neighbours):
             continue
         lines = without_prefixes(_since_restart(common or text, raised), neighbours)
         own = [one.text for one in lines if _names(one, view)]
@@ -92,15 +90,14 @@ def _separate(neighbours: list[RankView], common: str, raised: Counter[tuple[int
         view.stderr = "".join(own) + (_last_words(nobody_s, len(dying)) if view in dying else "")
 
 
-def _is_shared(text: str, texts: list[str], common: str) -> bool:
+def _is_shared(text: str, texts: list[str], common: str, neighbours: list[RankView]) -> bool:
     """True if a text is what several wrote to one stream, and not what each wrote alike."""
     if text[-COMPARED_STDERR:] in common:
         return True
-    return texts.count(text) > 1 and len(_named_ranks(text)) > 1
-
-
-def _named_ranks(text: str) -> set[str]:
-    return {match["rank"] or match["member"] for match in _NAMED.finditer(text)}
+    if texts.count(text) < 2:
+        return False
+    lines = without_prefixes(text, neighbours)
+    return sum(any(_names(line, view) for line in lines) for view in neighbours) > 1
 
 
 def _names(line: NamedLine, view: RankView) -> bool:

@@ -284,6 +284,8 @@ class _Builder:
             return
         first = min(awaited, key=lambda one: one.waiters[rank].order)
         places = {end: self._merged.ranks[end].last for end in ends if end in self._merged.ranks}
+        if len(places) < len(ends):
+            return  # Of who left no dump nobody knows the rounds.
         places[rank] = first.waiters[rank].index
         if self._departures.left_own_order_alone(places, by_new=True) != rank:
             return

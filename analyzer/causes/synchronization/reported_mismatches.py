@@ -54,7 +54,9 @@ def reported_mismatches(facts: CaseFacts) -> Iterator[Proposal]:
         return
     (usual, votes), *_ = Counter(calls.values()).most_common(1)
     odd = sorted(rank for rank, call in calls.items() if call != usual)
-    told = 2 * votes > len(calls)
+    # Who said nothing may have called what the few did.
+    silent = {*facts.ranks, *facts.inputs.missing_ranks} - calls.keys()
+    told = 2 * votes > len(calls) + len(silent)
     culprits = odd if told else sorted(calls)
     first = culprits[0]
     frame = said[first][1] if first in said else None

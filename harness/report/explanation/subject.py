@@ -168,8 +168,8 @@ class Subject:
             return waiting
         call, place = self.divergence.calls[rank], self.verdict.location
         if waiting is not None and place is not None and place.rank == rank:
-            lines = [{frame.line for frame in one.stack} for one in (call, waiting)]
-            if place.line in lines[1] - lines[0]:
+            lines = [{(f.file, f.line) for f in one.stack} for one in (call, waiting)]
+            if (place.file, place.line) in lines[1] - lines[0]:
                 return waiting
         return call
 

@@ -95,5 +95,5 @@ def test_calls_made_for_what_is_looped_over_are_no_rounds(tmp_path: Path) -> Non
     batch = [8, 7, 2]
     before = [batch, [8, 7, 4]]
     mine, theirs = [*before, batch, batch, [8, 7, 4]], [*before, *[batch] * 3]
-    with pytest.raises(NotFollowed, match="one line makes several"):
+    with pytest.raises(NotFollowed, match="for what it loops over"):
         decide(tmp_path / "train.py", EXCHANGED, mine, theirs)

@@ -50,6 +50,14 @@ def test_half_against_half_names_all_at_even_odds(size: int) -> None:
     assert verdict.confidence <= 0.5
 
 
+def test_who_said_nothing_may_have_called_what_the_few_did() -> None:
+    """Of four, two tell what a third has, and nothing is known of the last."""
+    calls = {rank: DIFFERING[Cause.SIZE_MISMATCH] if rank == 1 else ALL_REDUCE for rank in range(3)}
+    views = [told(0, calls), view(1), told(2, calls), view(3)]
+    (finding,) = conclude(job(views, trigger="exit")).findings
+    assert finding.culprits == [0, 1, 2] and finding.confidence <= 0.5
+
+
 def test_numbers_of_another_group_accuse_nobody() -> None:
     """Ranks 2 and 3 count as 0 and 1 in a group of theirs."""
     calls = {0: ALL_REDUCE, 1: DIFFERING[Cause.SIZE_MISMATCH]}

@@ -77,3 +77,13 @@ def test_what_each_wrote_alike_is_each_one_s() -> None:
         view.stderr = RAISED.format("no module")
     separate_stderr(views, {"a": "the launcher's\n"})
     assert [view.stderr for view in views] == [RAISED.format("no module")] * 3
+
+
+def test_one_stream_of_all_in_each_one_s_file_is_still_shared() -> None:
+    views = ranks()
+    text = "".join(f"[default2]:{line}\n" for line in RAISED.format("mine").splitlines())
+    text += "[default0]:step 1\n"
+    for view in views:
+        view.stderr = text
+    separate_stderr(views, {})
+    assert [len(printed_tracebacks(view.stderr)) for view in views] == [0, 0, 1]

@@ -16,11 +16,6 @@ from hanglab.harness.report.explanation.subject import ranks_name
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
-    # It has ended that, and waits in line 26.
-    "scripts/early_stop_on_one_rank": (
-        "Rank 1 left out all_reduce #81 of default_pg and went on to the next all_reduce at "
-        "train.py:24 (fit); ranks 0, 2 and 3 have waited 6.0 s for it."
-    ),
     "scripts/barrier_under_lock": (
         "Rank 1 keeps ranks 0 and 2 waiting for the lock (FLOCK) of /tmp/path3 and waits for them "
         "meanwhile at file1.py:33 (function3); they have waited 10 s for it."
@@ -223,6 +218,13 @@ OF_CORPUS = {
 
 #: Causes of which the corpus has no entry: the verdict alone, as detectors make it.
 ALONE = {
+    Cause.PYTHON_DEADLOCK: (
+        Status.HUNG,
+        "1 other thread waits; its main thread waits on a condition that nobody signals at "
+        "train.py:24 (wait)",
+        "Rank 1 waits on a condition that nobody signals; ranks 0 and 2 wait for it in all_reduce "
+        "#7 of default_pg.",
+    ),
     Cause.REDUCTION_MISMATCH: (
         Status.CORRUPT,
         "",
@@ -273,6 +275,43 @@ def test_causes_that_no_entry_has(cause: Cause) -> None:
         summary="What the analyzer says.",
     )
     assert explain(verdict).headline == expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        ([0], "rank 0 waiting for the lock of save.lock and waits for ranks 0 and 2 meanwhile"),
+        ([0, 2], "ranks 0 and 2 waiting for the lock of save.lock and waits for them meanwhile"),
+    ],
+)
+def test_who_waits_for_a_lock_is_not_who_else_waits(waiting: list[int], told: str) -> None:
+    held = "waits for the lock of save.lock, which rank 1 (pid 7) holds"
+    verdict = Verdict(
+        status=Status.HUNG,
+        cause=Cause.PYTHON_DEADLOCK,
+        culprits=[1],
+        victims=[0, 2],
+        evidence=[Evidence("file_locks", rank, held) for rank in waiting],
+        confidence=0.9,
+        summary="What the analyzer says.",
+    )
+    assert told in explain(verdict).headline
+
+
+def test_who_left_a_loop_in_time_is_not_said_to_be_in_it() -> None:
+    verdict = Verdict(
+        status=Status.HUNG,
+        cause=Cause.UNEVEN_INPUTS,
+        culprits=[1],
+        victims=[0, 2],
+        evidence=[
+            Evidence("stack", 0, "behind the loop at train.py:13 (run)"),
+            Evidence("stack", 2, "in the loop at train.py:9 (run)"),
+        ],
+        confidence=0.9,
+        summary="What the analyzer says.",
+    )
+    assert "left the loop that rank 2 is still in" in explain(verdict).headline
 
 
 @pytest.mark.parametrize(
