@@ -15,7 +15,6 @@ from hanglab.harness.system.namespaces import in_mounts
 from hanglab.recorder.system.mount_table import space_of
 
 _SHM = "/dev/shm"
-_PIECE = 1 << 20
 _PAGE = 4096
 
 
@@ -49,10 +48,14 @@ class FillDisk(HostFault):
 
 
 def fill(path: str) -> None:
-    """Writes a file until nothing more fits beside it."""
+    """Writes a file until nothing more fits beside it.
+
+    It asks for what is free, so that all of it is taken at once and not before:
+    a probe that takes the last page for a moment would leave it free.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        size, piece = 0, _PIECE
+        size, piece = 0, max(space_of(path).free_bytes or 0, _PAGE)
         while piece:
             try:
                 os.posix_fallocate(descriptor, size, piece)
@@ -115,6 +118,10 @@ class SpaceProbe:
             raise OSError(error, f"{path} has no room as it is: {os.strerror(error)}")
 
     def struck(self) -> Reading:
+        # Where there is room nothing is taken: the fault may be about to take it.
+        free = space_of(self._folder).free_bytes or 0
+        if free >= self._size:
+            return Reading(False, f"{free} bytes of {self._path} are free", {"errno": 0})
         error = _take(self._folder, self._size)
         return Reading(error == errno.ENOSPC, self._words(error), {"errno": error})
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hanglab.recorder.case.reader import CaseReader
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -66,19 +64,6 @@ def started(words: Sequence[str | Path], cwd: Path, **more: Any) -> Iterator[sub
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A disk of its own of that size, such as 64k; the test is skipped where there is none."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "hanglab-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a tmpfs cannot be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def below(pid: int) -> list[int]:

@@ -20,9 +20,9 @@ from recording_support import (
     environment,
     hanglab,
     program,
-    small_disk,
     started,
 )
+from small_disks import small_disk
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader

@@ -34,9 +34,9 @@ from recording_support import (
     environment,
     free_port,
     program,
-    small_disk,
     started,
 )
+from small_disks import small_disk
 
 pytestmark = [needs_torch, pytest.mark.slow]
 __all__ = ["machine"]
