@@ -22,7 +22,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_at_once
 from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
-from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
+from hanglab.analyzer.facts.idle_time import IdleTime, ranks_that_wait_for_long, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.scheduler import asked_to_end, told_why
 from hanglab.analyzer.facts.stack_position import StackPlace
@@ -62,6 +62,10 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             why = "The job makes progress, and no rank is seen to slow it down."
         else:
             return None
+    elif facts.logs_alone:
+        if not facts.success or any(view.failed for view in facts.ranks.values()):
+            return None
+        why = f"The launcher says that all ranks succeeded: {facts.success[-200:]}"
     else:
         graph = facts.graph
         if graph.waits or graph.missing or graph.divergences:
@@ -130,7 +134,7 @@ def _makes_progress(facts: CaseFacts) -> bool:
         v.ended is None and v.position.place is StackPlace.RENDEZVOUS for v in facts.ranks.values()
     ):
         return False
-    return unusual_idle_time(facts) is None
+    return unusual_idle_time(facts) is None and not ranks_that_wait_for_long(facts)
 
 
 def _inconclusive(facts: CaseFacts, summary: str, advice: str) -> Verdict:
@@ -153,6 +157,33 @@ def _nothing_recorded(facts: CaseFacts) -> Verdict:
     )
 
 
+def _only_logs(facts: CaseFacts) -> Verdict:
+    """Logs that tell of no failure, or only of what others brought about."""
+    ended = sorted(rank for rank, view in facts.ranks.items() if view.failed)
+    silent = facts.inputs.missing_ranks
+    facts.inputs.would_decide = name_needs(
+        [
+            *(Need("{}'s log", "the logs of {}", rank) for rank in silent),
+            Need("Flight Recorder dumps of all ranks"),
+        ]
+    )
+    if ended:
+        many = len(ended) > 1
+        summary = (
+            f"{name_ranks(ended).capitalize()} gave up, lost {'peers' if many else 'a peer'} or "
+            f"{'were' if many else 'was'} ended, and no log that is here tells of what went wrong "
+            "first."
+        )
+    elif facts.ranks:
+        summary = f"The logs of {name_ranks(sorted(facts.ranks))} tell of no failure."
+    else:
+        summary = "No line of the logs tells which rank wrote it, or which rank has ended how."
+    advice = f"Get {', '.join(facts.inputs.would_decide)}."
+    if not facts.ranks:
+        advice += " Have each rank write to a file of its own (torchrun --redirects 3)."
+    return _inconclusive(facts, summary, advice)
+
+
 def _no_rank_found(facts: CaseFacts) -> Verdict:
     """A Case of a command that started no rank."""
     return _inconclusive(
@@ -173,6 +204,8 @@ def undecided(facts: CaseFacts) -> Verdict:
         facts.inputs.would_decide = name_needs(_OF_BOTH_ENDS)
         verdict = _inconclusive(facts, joining.summary, joining.advice)
         return msgspec.structs.replace(verdict, victims=joining.victims, evidence=joining.evidence)
+    if facts.logs_alone and not graph.waits:
+        return _only_logs(facts)
     if not facts.case and graph.empty == graph.ranks:
         return _nothing_recorded(facts)
     needs = _needs(facts)
@@ -385,13 +418,13 @@ def _stalled(facts: CaseFacts) -> str:
         )
     members = set(first.group.members)
     inside = name_ranks(sorted(members)).capitalize()
+    unseen = not facts.case and (graph.world_size_unknown or bool(graph.missing))
     if any(view.failed for view in facts.ranks.values()):
-        who = "All ranks" if members >= set(facts.ranks) else inside
+        who = "All ranks" if members >= set(facts.ranks) and not unseen else inside
         return (
             f"{who} were inside the same {op} when the job failed, and nothing that was left "
             "tells why."
         )
-    unseen = not facts.case and (graph.world_size_unknown or bool(graph.missing))
     if members >= set(graph.ranks):
         all_ = "All who left a dump are" if unseen else "Everybody is"
         words = f"{all_} inside the same {op} and nothing finishes"

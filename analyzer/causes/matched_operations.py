@@ -15,7 +15,7 @@ import msgspec
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.causes.synchronization.out_of_turn import alternatives, as_call_out_of_turn
-from hanglab.analyzer.facts.absent_ranks import absent_ranks
+from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
@@ -63,6 +63,8 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
             finding = _sharpen(facts, finding)
         elif cause is Cause.SIZE_MISMATCH:
             finding = as_call_out_of_turn(facts, finding)
+        elif cause in _OUTSIDE:
+            finding = _at_its_stack(facts, finding)
         others = alternatives(cause, finding)
         if finding.cause is Cause.UNEVEN_INPUTS and finding.confidence <= PLAUSIBLE:
             others = [*others, (cause, finding.culprits, ALTERNATIVE)]
@@ -171,6 +173,23 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     elif finding.cause is Cause.GROUP_ORDER:
         finding = _held_up_by_a_lock(facts, finding)
     return finding
+
+
+def _at_its_stack(facts: CaseFacts, finding: Finding) -> Finding:
+    """The finding with what a stack that lies beside dumps shows of the rank that has not come."""
+    view = facts.ranks.get(finding.culprits[0]) if len(finding.culprits) == 1 else None
+    if view is None or not view.rank_stacks or not facts.in_no_operation(view.rank):
+        return finding
+    cause, _, words, location = classify(facts, view)
+    line = name_line(location)
+    place = words if words.endswith(line) else f"{words}{line}"
+    return _as_cause(
+        finding,
+        cause,
+        location=location,
+        summary=f"{finding.summary.removesuffix('.')}: {words.removesuffix(line)}{line}.",
+        evidence=[Evidence("stack", view.rank, place), *finding.evidence],
+    )
 
 
 def _as_cause(finding: Finding, cause: Cause, **changes: Any) -> Finding:

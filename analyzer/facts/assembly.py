@@ -12,6 +12,7 @@ from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.facts.buffers import best_buffers, drop_own_frames
 from hanglab.analyzer.facts.case_facts import CaseFacts, EarlierException, RankView
+from hanglab.analyzer.facts.folder_logs import add_logs, from_logs
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
@@ -267,14 +268,19 @@ def from_case(path: Path, taken: Mapping[int, bytes] | None = None) -> CaseFacts
 
 
 def from_folder(path: Path) -> list[CaseFacts]:
-    """Evidence of a bare folder of Flight Recorder dumps, of each job whose dumps it holds.
+    """Evidence of a bare folder of dumps and logs, of each job whose dumps it holds.
 
     Raises InputError without any.
     """
     worlds = wait_for_graphs_of_folder(path)
-    if not any(world.graph.ranks for world in worlds):
-        raise InputError(*_nothing_usable(path, worlds[0].unusable))
-    return [_from_world(world) for world in worlds if world.graph.ranks]
+    found = [_from_world(world) for world in worlds if world.graph.ranks]
+    add_logs(path, found)
+    if not found:
+        alone = from_logs(path, worlds[0].unusable)
+        if alone is None:
+            raise InputError(*_nothing_usable(path, worlds[0].unusable))
+        found.append(alone)
+    return found
 
 
 def _from_world(world: WorldGraph) -> CaseFacts:

@@ -266,6 +266,10 @@ class CaseFacts:
     dumps: dict[int, RankDump] = field(default_factory=dict)
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
     case: bool = False
+    #: True for logs without any dump.
+    logs_alone: bool = False
+    #: What a launcher said, in such a log, of the success of all ranks; "" where none did.
+    success: str = ""
     #: What ended earlier attempts of a job that its launcher started again, in its order.
     raised_before: list[EarlierException] = field(default_factory=list)
     #: A later attempt of the job lies beside these dumps.

@@ -118,6 +118,8 @@ JOIN_FAILED = _row(
     "useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
     "torch TCPStore; needs a call that joins the job",
 )  # fmt: skip
+#: torch TCPStore's server: how many have come, of how many.
+MISSED_CLIENTS = re.compile(r"(?P<came>\d+)/(?P<all>\d+) clients joined")
 PORT_TAKEN = _row(
     Kind.HINT, Cause.RENDEZVOUS,
     r"EADDRINUSE|[Aa]ddress already in use|Cannot assign requested address",
@@ -165,6 +167,8 @@ KILLED_PROCESS = _row(
     "Out of memory: Killed process 4242 (python3) total-vm:91827364kB, anon-rss:8123456kB",
     "Linux mm/oom_kill.c",
 )  # fmt: skip
+#: Slurm's step manager, of what the kernel killed of a step's tasks (src/plugins/task/cgroup).
+OOM_EVENTS = re.compile(r"slurmstepd: error: Detected (\d+) oom[-_]kill event")
 #: The device's address on the bus, the number, and the process where one is named.
 XID = _row(
     Kind.ROOT, Cause.GPU_FAULT,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.error_texts import (
     JOIN_FAILED,
+    MISSED_CLIENTS,
     RANKS_THAT_FAILED,
     REFUSED_SIZE,
     ErrorText,
@@ -26,7 +27,7 @@ from hanglab.analyzer.facts.error_texts import (
 )
 from hanglab.analyzer.facts.printed_errors import PrintedError, sticky_error
 from hanglab.analyzer.facts.program_ends import ending_call
-from hanglab.analyzer.facts.tracebacks import (
+from hanglab.analyzer.logs.tracebacks import (
     fatal_error,
     printed_tracebacks,
     tracebacks_of_ranks,
@@ -113,8 +114,19 @@ def from_text(
     detail = _first_line(text)
     joining = any(f.function in _JOINING for f in frames)
     if joining and JOIN_FAILED.pattern.search(text):
+        # Who serves the meeting point misses others there.
+        misses = MISSED_CLIENTS.search(text) is not None
         return Failure(
-            view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence, text=said
+            view,
+            Cause.RENDEZVOUS,
+            detail,
+            frame,
+            at_ns,
+            misses,
+            source,
+            confidence,
+            gave_up=misses,
+            text=said,
         )
     return Failure(
         view,

@@ -70,6 +70,17 @@ def unusual_idle_time(facts: CaseFacts) -> IdleTime | None:
     )
 
 
+def ranks_that_wait_for_long(facts: CaseFacts) -> list[int]:
+    """Ranks that wait in an operation for as long as a hang takes, and out of all proportion."""
+    waiting = {wait.call.rank for wait in facts.graph.waits if wait.on}
+    return [
+        rank
+        for rank in sorted(waiting & facts.ranks.keys())
+        if (movement := facts.ranks[rank].movement) is not None
+        and movement.quiet_s >= max(facts.hang_after_s, PAUSES * movement.longest_pause_s)
+    ]
+
+
 def _awaited(facts: CaseFacts) -> tuple[int, ...]:
     if not captured_early(facts):
         return ()

@@ -18,12 +18,10 @@ from collections.abc import Iterable, Mapping
 
 from hanglab.analyzer.facts.case_facts import EarlierException, RankView
 from hanglab.analyzer.facts.error_texts import Kind, classify
-from hanglab.analyzer.facts.rank_prefixes import NamedLine, without_prefixes
 from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
+from hanglab.analyzer.logs.rank_prefixes import NamedLine, rank_named_in, without_prefixes
 from hanglab.recorder.case.records import Raised
 
-#: Torch's names of a rank: before a line, or as a member of the default group.
-_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
 #: A line of what Python printed of a rank's exception.
 _PRINTED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:\s?(?P<words>\S.*)")
 #: What NCCL puts before its lines: host, process, thread and device.
@@ -104,9 +102,9 @@ def _names(line: NamedLine, view: RankView) -> bool:
     """True if the line bears the name of the rank, or of its process."""
     if line.rank is not None:
         return line.rank == view.rank
-    match = _NAMED.search(line.text)
-    if match is not None:
-        return int(match["rank"] or match["member"]) == view.rank
+    named = rank_named_in(line.text)
+    if named is not None:
+        return named == view.rank
     process = _OF_PROCESS.match(line.text)
     return process is not None and int(process["pid"]) == view.pid
 

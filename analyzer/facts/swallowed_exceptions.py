@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.further_rounds import END_OF_INPUT
 from hanglab.analyzer.facts.thresholds import REPEATED_PRINT_NS
-from hanglab.analyzer.facts.tracebacks import printed_tracebacks
+from hanglab.analyzer.logs.tracebacks import printed_tracebacks
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, INFERRED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause

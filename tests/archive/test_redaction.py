@@ -13,7 +13,7 @@ import pytest
 from installed import needs_torch
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.facts.tracebacks import tracebacks_of_ranks
+from hanglab.analyzer.logs.tracebacks import tracebacks_of_ranks
 from hanglab.harness.recording import archives
 from hanglab.recorder.archive.buffer_redaction import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms

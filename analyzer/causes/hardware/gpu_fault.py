@@ -33,7 +33,7 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
     known = sorted({rank for event in events for rank in event.ranks})
     if not events:
         return
-    where = name_ranks(known).capitalize() if known else f"A rank of host {events[0].host}"
+    where = name_ranks(known).capitalize() if known else _of_host(events[0].host)
     yield propose(
         facts,
         Cause.GPU_FAULT,
@@ -49,6 +49,10 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
         ],
         location=_place(facts.ranks[known[0]]) if known else None,
     )
+
+
+def _of_host(host: str) -> str:
+    return f"A rank of host {host}" if host else "A rank"
 
 
 def _place(view: RankView) -> Location | None:

@@ -11,6 +11,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import (
     JOIN_TIMED_OUT,
     MESH_FAILED,
+    MISSED_CLIENTS,
     PEER_AT_LOOPBACK,
     PORT_TAKEN,
     UNREACHED,
@@ -25,7 +26,7 @@ from hanglab.analyzer.facts.rendezvous_ports import (
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.strengths import CONFIRMED, SHOWN
+from hanglab.analyzer.strengths import CONFIRMED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -38,6 +39,7 @@ _INIT = frozenset({"init_process_group"})
 def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
     """Nobody has got beyond the meeting point: whoever is not there is why."""
     if not facts.case:
+        yield from _not_come(facts)
         return
     other = _of_another_size(facts)
     if other is not None:
@@ -213,6 +215,27 @@ def _cannot_reach_store(facts: CaseFacts, standings: list[RankPorts]) -> list[Ra
         if view.process is not None
     }
     return away if all(told & one.ports for one in rest) else []
+
+
+def _not_come(facts: CaseFacts) -> Iterator[Proposal]:
+    """Ranks without a log, as many as those that the meeting point missed."""
+    silent = facts.inputs.missing_ranks
+    for failure in failures(facts) if silent and facts.logs_alone else ():
+        missed = MISSED_CLIENTS.search(failure.text)
+        if missed is not None and int(missed["all"]) - int(missed["came"]) == len(silent):
+            words = "left no log" if len(silent) == 1 else "left no logs"
+            yield propose(
+                facts,
+                Cause.RENDEZVOUS,
+                silent,
+                failure_on_record=True,
+                status=Status.FAILED,
+                confidence=SEEN,
+                summary=f"{name_ranks(silent).capitalize()} {words} and never came to the "
+                f"rendezvous of the job: {missed[0]}.",
+                evidence=[Evidence(failure.source, failure.view.rank, failure.detail)],
+            )
+            return
 
 
 def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.error_texts import KILLED_PROCESS
+from hanglab.analyzer.facts.error_texts import KILLED_PROCESS, OOM_EVENTS
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Proposal, detector
@@ -24,7 +24,11 @@ def oom_killed(facts: CaseFacts) -> Iterator[Proposal]:
     evidence: list[Evidence] = []
     told: dict[str, int] = {}
     for view, _, pid, own in deaths:
-        why = _kernel_names(facts.host_of(view.rank), pid) or _counted(facts, view, told)
+        why = (
+            _kernel_names(facts.host_of(view.rank), pid)
+            or _counted(facts, view, told)
+            or _scheduler_counts(facts, view, len(deaths))
+        )
         if why and view not in culprits:
             culprits.append(view)
             whose = "its process" if own else f"process {pid} that it started"
@@ -59,6 +63,15 @@ def _kernel_names(host: HostView, pid: int) -> str:
         match = KILLED_PROCESS.pattern.search(line)
         if match and int(match[1]) == pid:
             return f"the kernel says: {line[:160]}"
+    return ""
+
+
+def _scheduler_counts(facts: CaseFacts, view: RankView, deaths: int) -> str:
+    """Slurm's line on as many kills as there were deaths, of which it names no process."""
+    for line in facts.host_of(view.rank).kernel:
+        match = OOM_EVENTS.search(line)
+        if match and int(match[1]) >= deaths:
+            return f"Slurm says: {line[:160]}"
     return ""
 
 

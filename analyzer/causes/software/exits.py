@@ -67,7 +67,7 @@ def _effect_on_peers(facts: CaseFacts, ranks: list[int]) -> str:
     if not {*facts.ranks, *facts.inputs.missing_ranks} - set(ranks):
         return ""
     whose, whom, was = ("its", "it", "was") if len(ranks) == 1 else ("their", "them", "were")
-    if facts.stuck:
+    if facts.stuck or (not facts.case and facts.graph.waits):
         return f"; {whose} peers wait for {whom}"
     return f"; {whose} peers failed because {'it' if len(ranks) == 1 else 'they'} {was} gone"
 
@@ -79,7 +79,7 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
     everybody = [
         failure_of(view)
         or _swallowed(facts, view)
-        or (printed_failure(view) if facts.stuck else None)
+        or (printed_failure(view) if facts.stuck or not facts.case else None)
         for view in facts.ranks.values()
     ]
     found = mark_collateral(facts, [failure for failure in everybody if failure is not None])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import MISMATCH_FOUND
-from hanglab.analyzer.facts.tracebacks import printed_tracebacks
+from hanglab.analyzer.logs.tracebacks import printed_tracebacks
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import CONFIRMED, TIED
 from hanglab.analyzer.verdict import Cause, Evidence

@@ -7,7 +7,7 @@ import pytest
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
-from hanglab.analyzer.facts.tracebacks import printed_tracebacks
+from hanglab.analyzer.logs.tracebacks import printed_tracebacks
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import Clock, Exit, Python, RankProcess
 

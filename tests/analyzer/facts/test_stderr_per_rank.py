@@ -9,7 +9,7 @@ import pytest
 from hanglab.analyzer.facts.case_facts import EarlierException, RankView
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
-from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
+from hanglab.analyzer.logs.tracebacks import fatal_error, printed_tracebacks
 from hanglab.recorder.case.records import Clock, Exit, Raised
 
 SURVIVED = 'Traceback (most recent call last):\n  File "a.py", line 8, in f\nValueError: bad\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
+from hanglab.analyzer.logs.tracebacks import fatal_error, printed_tracebacks
 
 PROGRAM = """
 import logging

@@ -8,24 +8,32 @@ container puts a time in front, and a terminal colours.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? (?=\S)")
+_LOCAL = re.compile(r"^\[(?!rank\d)[A-Za-z_]+(?P<local>\d+)\]:")
 #: Each stands before the line; Determined puts a word in front of its own.
-_PREFIXES = (
+PREFIXES = (
     re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std\w+>)?:"),
     re.compile(r"^(?:\S+ )?\[rank=(?P<rank>\d+)\] \|\| ?"),
     re.compile(r"^\([^()]*?\brank=(?P<rank>\d+)[^()]*\) ?"),
     re.compile(r"^\([^()]*?\bpid=(?P<pid>\d+)[^()]*\) ?"),
     # Torch's own, where it is behind another one.
     re.compile(r"^\[rank(?P<rank>\d+)\]: ?(?=\[rank\d+\]:)"),
-    re.compile(r"^\[(?!rank\d)[A-Za-z_]+(?P<local>\d+)\]:"),
+    _LOCAL,
 )
 #: A task's number is a prefix only where all lines have one.
 _LABEL = re.compile(r"^\s*(?P<rank>\d+): ")
+#: Torch's names of a rank: before a line, or as a member of the default group.
+_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
+#: The same up to torch 2.1, of whichever group, as nothing else is in its line.
+_NAMED_ONCE = re.compile(r"^(?:\[[EFWI] [^\]]*\] )?\[Rank (\d+)\]")
+#: NCCL's, of a communicator.
+_OF_COMMUNICATOR = re.compile(r"NCCL INFO (?:\w+ )?comm \S+ rank (\d+) nranks (\d+)\b")
 
 
 class _RankOfHost(Protocol):
@@ -57,12 +65,17 @@ def without_prefixes(text: str, ranks: Iterable[_RankOfHost]) -> list[NamedLine]
     }
     lines = [_plain(line) for line in text.splitlines(keepends=True)]
     labelled = _are_labelled(lines)
-    prefixes = (*_PREFIXES, _LABEL) if labelled else _PREFIXES
+    prefixes = (*PREFIXES, _LABEL) if labelled else PREFIXES
     return [_named(prefixes, line, numbers) for line in lines]
 
 
+def without_colours(line: str) -> str:
+    """A line without what colours it in a terminal."""
+    return _COLOUR.sub("", line)
+
+
 def _plain(line: str) -> str:
-    return _TIME.sub("", _COLOUR.sub("", line))
+    return _TIME.sub("", without_colours(line))
 
 
 def _are_labelled(lines: Sequence[str]) -> bool:
@@ -82,3 +95,37 @@ def _named(
         if rank is not None:
             return NamedLine(rank, line[match.end() :])
     return NamedLine(None, line)
+
+
+def rank_named_in(line: str) -> int | None:
+    """The rank whose name torch has put into a line; None without."""
+    match = _NAMED.search(line)
+    return None if match is None else int(match["rank"] or match["member"])
+
+
+def named_ranks(text: str) -> Counter[int]:
+    """Number of lines of a log that bear the name of each rank, as torch or NCCL write it."""
+    found: Counter[int] = Counter()
+    communicators: list[tuple[int, int]] = []
+    for line in text.splitlines():
+        rank = rank_named_in(line)
+        if rank is None and (match := _NAMED_ONCE.match(line)) is not None:
+            rank = int(match[1])
+        if rank is not None:
+            found[rank] += 1
+        elif (match := _OF_COMMUNICATOR.search(line)) is not None:
+            communicators.append((int(match[1]), int(match[2])))
+    largest = max((size for _, size in communicators), default=0)
+    found.update(rank for rank, size in communicators if size == largest)
+    return found
+
+
+def lines_of_ranks(text: str) -> dict[int | None, str]:
+    """The lines of a log that several wrote by whose name they bear, None for those without."""
+    found: dict[int | None, list[str]] = {}
+    for line in text.splitlines():
+        rank = rank_named_in(line)
+        if rank is None and (match := _NAMED_ONCE.match(line)) is not None:
+            rank = int(match[1])
+        found.setdefault(rank, []).append(line)
+    return {rank: "\n".join(lines) for rank, lines in found.items()}

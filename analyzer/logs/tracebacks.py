@@ -57,6 +57,8 @@ class Traceback:
     message: str
     frames: tuple[StackFrame, ...]
     because: tuple[str, ...] = ()
+    #: Number of the line behind it, among those of the text.
+    until: int = 0
 
 
 def printed_tracebacks(text: str) -> list[Traceback]:
@@ -90,7 +92,7 @@ def printed_tracebacks(text: str) -> list[Traceback]:
         above = found[-1] if chained and found else None
         led = () if above is None else (f"{above.type}: {above.message}", *above.because)
         message, i = _message(match["message"] or "", lines, i + 1)
-        found.append(Traceback(match["type"], message, tuple(reversed(frames)), led))
+        found.append(Traceback(match["type"], message, tuple(reversed(frames)), led, i))
         chained = False
     return found
 
