@@ -63,7 +63,9 @@ def _place(frames: list[StackFrame], code: CodeMap) -> tuple[StackPlace, str]:
             if frame.function in _SHUTDOWN and base in ("threading.py", "util.py", "thread.py"):
                 return StackPlace.TEARDOWN, frame.function
             if base == "queue.py" and frame.function in ("get", "put", "join"):
-                return StackPlace.QUEUE, frame.function
+                # A loader that pins memory has its batches from a thread of its own.
+                of_loader = any(f.file.endswith(_LOADER) for f in frames[:6])
+                return StackPlace.LOADER if of_loader else StackPlace.QUEUE, frame.function
             if base == "threading.py" and frame.function in ("join", "_wait_for_tstate_lock"):
                 outer = {f.function for f in frames}
                 if "_shutdown" in outer:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,24 @@ class Service:
                 command = json.loads(line)["command"]
             except (ValueError, KeyError, TypeError):
                 return
-            for part in self._answer(str(command)):
-                connection.sendall(json.dumps(part()).encode() + b"\n")
+            with _no_collections():
+                for part in self._answer(str(command)):
+                    connection.sendall(json.dumps(part()).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """A context in which this thread, which makes many objects there, starts no collection.
+
+    A finalizer of the job would run in it, and may wait for its peers.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _listen(address: Path) -> socket.socket | None:

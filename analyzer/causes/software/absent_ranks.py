@@ -59,6 +59,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
             if cause in _FOR_EVER and is_unusually_idle(view) and nobody_works(view):
                 confidence *= EARLY_PART
+            elif many and cause in _BY_MAJORITY:
+                continue  # what most of the ranks do is no work of one, and the few may hold it up
             elif cause in (Cause.MISSING_RANK, Cause.BUSY_LOOP) and moved_recently(view):
                 cause, confidence, status = Cause.RANK0_WORK, CONCLUDED, Status.SLOW
                 words = "it moves in work that only it does"

@@ -128,3 +128,19 @@ USER = StackFrame("main", "/home/me/train.py", 7)
 )
 def test_frames_of_torch_tell_the_place(frames: list[StackFrame], place: StackPlace) -> None:
     assert position_of(ThreadStack(frames=frames), CodeMap()).place is place
+
+
+def test_a_loader_that_pins_memory_waits_for_a_queue_of_its_own() -> None:
+    """torch's ``_try_get_data`` has its batches from a ``queue.Queue`` then."""
+    code = CodeMap()
+    loader = "/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
+    frames = [
+        StackFrame("wait", "/usr/lib/python3.11/threading.py", 324),
+        StackFrame("get", "/usr/lib/python3.11/queue.py", 180),
+        StackFrame("_try_get_data", loader, 1131),
+        StackFrame("train", "/w/train.py", 40),
+    ]
+    thread = ThreadStack(frames, "MainThread", main=True)
+    assert position_of(thread, code).place is StackPlace.LOADER
+    own = ThreadStack([*frames[:2], frames[3]], "MainThread", main=True)
+    assert position_of(own, code).place is StackPlace.QUEUE
