@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import Cycle, WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
 
 
@@ -31,3 +31,8 @@ def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
 def may_explain_hang(graph: WaitForGraph, divergence: Divergence) -> bool:
     """True if it may be why the job hangs: what all finished matters if the group hangs later."""
     return not divergence.finished or bool(waiting_ranks(graph, divergence.group))
+
+
+def cycles_of(graph: WaitForGraph, ranks: Collection[int]) -> list[Cycle]:
+    """Rings of waits that hold all of ``ranks``."""
+    return [cycle for cycle in graph.cycles if set(ranks) <= set(cycle.ranks)]

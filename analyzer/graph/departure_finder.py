@@ -13,6 +13,7 @@ from hanglab.analyzer.graph.difference_labels import label_by_departure, label_b
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
+from hanglab.analyzer.graph.order_votes import OrderVotes, Vote
 from hanglab.analyzer.graph.own_orders import OwnOrders, keeps_to_rounds, may_repeat
 from hanglab.analyzer.graph.rank_orders import RankOrders, read_rank_orders
 from hanglab.analyzer.graph.replicas import Replicas
@@ -155,6 +156,12 @@ class DepartureFinder:
         """The one rank of a ring that left its own rounds; see OwnOrders.broken_by_one."""
         return self._own_orders.broken_by_one(waited, by_new=by_new)
 
+    def vote(self, ring: Sequence[int]) -> Vote | None:
+        """The vote of all ranks where two of a ring part; see OrderVotes."""
+        if self._is_unnamed:
+            return None
+        return self._votes.of_ring(ring, self._group_table.expected)
+
     def _own_departure(self, waits: OpenOperations) -> LeftOrder | None:
         """The rank that alone left its own order; None where it waits for what is explained.
 
@@ -189,6 +196,11 @@ class DepartureFinder:
     @cached_property
     def _own_orders(self) -> OwnOrders:
         return OwnOrders(self._message_orders.by_rank)
+
+    @cached_property
+    def _votes(self) -> OrderVotes:
+        orders = read_rank_orders(self._merged, self._group_table, self._lookup, messages=False)
+        return OrderVotes(orders.whole, self._group_table.groups)
 
     @cached_property
     def _siblings(self) -> SiblingReplicas:

@@ -69,21 +69,32 @@ def who_changed_order(cycle: WaitCycle, lookup: CallLookup) -> tuple[int, ...]:
 
     At most half of them: where most go another way, that may be the program's.
     """
+    both, changed = _changed_order(cycle, lookup)
+    return changed if 2 * len(changed) <= len(both) else ()
+
+
+def kept_order_alone(rank: int, cycle: WaitCycle, lookup: CallLookup) -> bool:
+    """True if a rank enters two groups as all of both did before, and others do not."""
+    _, changed = _changed_order(cycle, lookup)
+    return bool(changed) and rank not in changed
+
+
+def _changed_order(cycle: WaitCycle, lookup: CallLookup) -> tuple[Sequence[int], tuple[int, ...]]:
+    """Ranks of both groups of a ring of two, and those that enter them otherwise than before."""
     if len(cycle.places) != 2:
-        return ()
+        return (), ()
     places = tuple(cycle.places.values())
     both = sorted(set(places[0].group.members) & set(places[1].group.members))
     if len(both) > COMPARED_MEMBERS:
-        return ()
+        return both, ()
     lookup.prefetch(both)
     orders = {rank: _entered(rank, places, None, lookup)[0] for rank in both}
     now, before = (
         {rank: _comes_first(places, order, ago) for rank, order in orders.items()} for ago in (0, 1)
     )
     if None in (*now.values(), *before.values()) or len({*before.values()}) > 1:
-        return ()
-    changed = tuple(rank for rank in both if now[rank] != before[rank])
-    return changed if 2 * len(changed) <= len(both) else ()
+        return both, ()
+    return both, tuple(rank for rank in both if now[rank] != before[rank])
 
 
 def _comes_first(

@@ -11,12 +11,14 @@ from hanglab.analyzer.graph.entry_order import (
     are_own_orders,
     have_common_order,
     have_crossed,
+    kept_order_alone,
     who_changed_order,
 )
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves, find_untaken_send
 from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
+from hanglab.analyzer.graph.order_votes import Vote
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
     OwedOrder,
@@ -205,7 +207,8 @@ class RingReader:
         ranks = tuple(cycle.places)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
         # With messages in a ring, whoever could free all has only what the others lack.
-        deviating = () if any(p2p) else self._out_of_order(cycle)
+        vote = None if any(p2p) else self._departures.vote(ranks)
+        deviating = () if any(p2p) else self._out_of_order(cycle, vote)
         wrong_group = None
         if full and not any(p2p):
             wrong_group = self._wrong_group(cycle, calls)
@@ -229,16 +232,20 @@ class RingReader:
         if misdirected is not None:
             self.unmatched.append(misdirected)
         elif left is not None and (all(p2p) or not any(p2p)):
-            deviating = (left,)
+            deviating = (left,) if vote is None else vote.side_of(left)
+        # Whoever could free all need not be who left the order.
+        keys = cycle.keys if vote is None or vote.allows(cycle.keys) else ()
         self.cycles.append(
             Cycle(
                 ranks,
                 tuple(calls.values()),
                 all(p2p),
                 deviating=deviating,
-                candidates=tuple(sorted(cycle.keys or ranks)),
+                candidates=tuple(sorted(keys or ranks)),
                 certain=cycle.certain,
                 wrong_group=wrong_group is not None,
+                outvoted_by=len(vote.more) if vote is not None and deviating == vote.fewer else 0,
+                parted=vote is not None and not deviating and len(vote.fewer) > 1,
                 miscounted=collectives and not level and self._miscounts(ranks),
                 crossed_before=collectives and have_crossed(cycle, self._lookup),
                 lacks_message=not all(p2p)
@@ -304,22 +311,31 @@ class RingReader:
         indices = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
         return find_wrong_group(calls, indices, self._lookup)
 
-    def _out_of_order(self, cycle: WaitCycle) -> tuple[int, ...]:
+    def _out_of_order(self, cycle: WaitCycle, vote: Vote | None) -> tuple[int, ...]:
         """Ranks of a ring of collectives that alone keep another order than the rest."""
-        if len(cycle.keys) == 1:
+        if vote is not None and vote.decided:
+            return vote.fewer
+        found = self._alone_out_of_order(cycle, vote)
+        return found if vote is None or vote.allows(found) else ()
+
+    def _alone_out_of_order(self, cycle: WaitCycle, vote: Vote | None) -> tuple[int, ...]:
+        """Ranks that do by who came first, who changed, and what their own rounds tell."""
+        if len(cycle.keys) == 1 and not _may_be_more(vote, cycle.keys[0]):
             return cycle.keys
         lacking = [rank for rank, place in cycle.places.items() if place.absent or place.unknown]
         if len(lacking) == 1:
             # It alone has issued all of the ring, and what several have not who wait in the rest.
             inside = {rank for place in cycle.places.values() for rank in place.waiters}
-            if len(inside.intersection(cycle.places[lacking[0]].absent)) > 1:
+            several = len(inside.intersection(cycle.places[lacking[0]].absent)) > 1
+            if several and not _may_be_more(vote, lacking[0]):
                 return tuple(lacking)
         changed = who_changed_order(cycle, self._lookup)
         if len(changed) > 1:
             return changed
         alone = alone_in_order(cycle)
         if alone is not None:
-            return (alone,)
+            kept = kept_order_alone(alone, cycle, self._lookup)
+            return () if kept or _may_be_more(vote, alone) else (alone,)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
         if rank_ahead is None:
@@ -400,6 +416,11 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
+
+
+def _may_be_more(vote: Vote | None, rank: int) -> bool:
+    """True if as many may have gone on as a rank did as those who went on otherwise."""
+    return vote is not None and vote.may_be_more(rank)
 
 
 def _is_missed_by_others(rank: int, peer: int, waits: OpenOperations) -> bool:

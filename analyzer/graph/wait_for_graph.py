@@ -104,6 +104,10 @@ class Cycle:
     crossed_before: bool = False
     #: A message is in it, whose other half nobody has issued, and a collective.
     lacks_message: bool = False
+    #: Several ranks went on as each of the two sides did, too few more as one to tell.
+    parted: bool = False
+    #: Number of ranks that went on otherwise than the deviating ones, having been alike till then.
+    outvoted_by: int = 0
 
 
 @dataclass

@@ -20,7 +20,7 @@ from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import line_of, location
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
+from hanglab.analyzer.facts.waiting_ranks import current_call, cycles_of, waiting_ranks
 from hanglab.analyzer.flight_recorder.columns import State
 from hanglab.analyzer.graph.wait_for_graph import Unmatched, WaitForGraph
 from hanglab.analyzer.hypotheses.frontier import Frontier
@@ -110,11 +110,10 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal | None:
         return proposal
     if any(departure.tied for departure in facts.graph.departures):
         return proposal  # What each would have done otherwise leaves what the other has done.
-    if any(divergence.contradicted for divergence in facts.graph.divergences):
+    parted = any(cycle.parted for cycle in cycles_of(facts.graph, finding.culprits))
+    if parted or any(divergence.contradicted for divergence in facts.graph.divergences):
         return proposal  # What several may have done alike is no fault of one.
-    of_streams = any(
-        c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles
-    )
+    of_streams = any(cycle.streams for cycle in cycles_of(facts.graph, finding.culprits))
     if of_streams or any(departure.swapped for departure in facts.graph.departures):
         return _with_evidence(
             proposal,

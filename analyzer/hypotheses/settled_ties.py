@@ -9,7 +9,7 @@ import msgspec
 
 from hanglab.analyzer.facts.call_wording import location, name_step, observation
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.waiting_ranks import all_victims
+from hanglab.analyzer.facts.waiting_ranks import all_victims, cycles_of
 from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.hypotheses.thresholds import TIE_DECIDED
@@ -43,6 +43,7 @@ def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
         or finding.cause not in _OF_ORDER
         or finding.confidence > CANDIDATES
         or len(finding.culprits) < 2
+        or any(cycle.parted for cycle in cycles_of(graph, finding.culprits))
     ):
         return proposal
     step = graph.lone_steps.taken_by_one_of(finding.culprits)

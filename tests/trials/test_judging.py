@@ -15,7 +15,6 @@ FALSE: dict[str, tuple[int, ...]] = {
     "an exchange left out is told of all ranks where a single number shows it": (7500000280,),
     "of a ring all are told though one alone left its rounds": (7800001638,),
     "messages that data give may be left out by right": (90001643, 7800003360, 7810006665),
-    "orders that were one in a single round are held for common ones": (7820000055,),
     "numbers of messages in a status are taken for those of collectives": (5000001973,),
     "a host that stops in a join is told as one that left calls out": (5000020193,),
     "a message to another rank, or one too many, is told of ends beside it": (5000020618,),

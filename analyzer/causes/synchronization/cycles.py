@@ -119,7 +119,13 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
     culprits = sorted(cycle.deviating or undecided)
     calls = {call.rank: call for call in cycle.calls}
     chain = "; ".join(f"rank {call.rank} in {name_call(call)}" for call in cycle.calls[:8])
-    first = calls[culprits[0]]
+    first = next(calls[rank] for rank in [*culprits, *cycle.ranks] if rank in calls)
+    voted = ""
+    if cycle.outvoted_by:
+        voted = (
+            f" {name_ranks(culprits).capitalize()} went on otherwise than {cycle.outvoted_by} "
+            "ranks that had called the same until then."
+        )
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -129,7 +135,7 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         collective=collective_ref(first),
         location=location(first),
         confidence=_confidence(cycle),
-        summary=f"{name_ranks(cycle.ranks).capitalize()} {how}: {chain}.",
+        summary=f"{name_ranks(cycle.ranks).capitalize()} {how}: {chain}.{voted}",
         evidence=[observation(call, "waits in") for call in cycle.calls[:LISTED_ROWS]],
         advice=cause.advice,
     )
