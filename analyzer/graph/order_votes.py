@@ -76,7 +76,7 @@ class OrderVotes:
         return None
 
     def _sides(self, one: int, other: int) -> tuple[set[int], set[int], set[int]] | None:
-        """Ranks that went on as each of two where these part, and that may have; None if nowhere."""
+        """Ranks that went on as each of two where these part, and those that may have, if any."""
         at = self._parting(one, other), self._parting(other, one)
         if at[0] is None or at[1] is None:
             return None
