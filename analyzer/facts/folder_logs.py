@@ -27,11 +27,11 @@ _NOBODYS = "a log in which nothing tells which lines are whose"
 _OF_SEVERAL = "a log, and nothing tells which of several jobs or attempts it is of"
 _OF_ANOTHER_TIME = "a log of another time than the dumps"
 _EARLIER = "a log of an earlier attempt"
-#: More than the difference of any two zones: times in logs have none.
 _LAUNCHERS = re.compile(
     r"torch/distributed/(?:elastic|run\.py|launch)|/accelerate/commands/|/deepspeed/launcher/"
 )
 _SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT})
+#: More than the difference of any two zones: times in logs have none.
 _DAY_NS = 86_400_000_000_000
 
 
@@ -154,23 +154,21 @@ def _add(facts: CaseFacts, job: JobLogs) -> None:
 def _add_unnamed(facts: CaseFacts, job: JobLogs) -> None:
     """Give the only traceback that bears no name to the only rank that it can be of.
 
-    That is the one that is told to have failed and has none, else the only one of which nothing
-    tells that it waits for others, or ended.
+    That is the one that is told to have failed and has none, else the only one that left neither a
+    dump nor an end: whoever dumped had not ended of it.
     """
     found = {one for text in job.nobodys.values() for one in _of_programs(text)}
     if len(found) != 1:
         return
-    views = facts.ranks.values()
-    failed = [view for view in views if view.failed and view.exit and view.exit.code]
-    bare = [view for view in failed if not printed_tracebacks(view.stderr)]
-    if not bare:
-        waiting = {wait.call.rank for wait in facts.graph.waits if wait.on}
-        left = {*facts.graph.expected, *facts.ranks} - waiting
-        left = {rank for rank in left if rank not in facts.ranks or not facts.ranks[rank].failed}
-        bare = [facts.ranks.setdefault(rank, RankView(rank)) for rank in left]
-    if len(bare) != 1:
+    views = facts.ranks
+    told = [rank for rank, view in views.items() if view.exit is not None and view.exit.code]
+    ranks = [rank for rank in told if not printed_tracebacks(views[rank].stderr)]
+    if not ranks:
+        ended = {rank for rank, view in views.items() if view.exit is not None}
+        ranks = sorted({*facts.graph.expected, *views} - ended - {*facts.graph.ranks})
+    if len(ranks) != 1:
         return
-    view = bare[0]
+    view = views.setdefault(ranks[0], RankView(ranks[0]))
     view.stderr += next(text for text in job.nobodys.values() if _of_programs(text))
     if view.exit is None:
         view.exit = Exit(Clock(0, 0), 1)

@@ -16,6 +16,7 @@ from hanglab.analyzer.graph.ended_otherwise import (
     withdraw_unseen_stops,
 )
 from hanglab.analyzer.graph.job_steps import label_by_steps
+from hanglab.analyzer.graph.left_out_rounds import name_left_out_collectives
 from hanglab.analyzer.graph.message_balance import (
     find_messages_after_the_last,
     find_unmatched_messages,
@@ -242,6 +243,7 @@ class _Builder:
         told = told or bool(graph.cycles or graph.unmatched or graph.sinks)
         if not (graph.departures or graph.divergences):
             self._settle_messages_by_siblings(graph)
+            graph.unmatched = list(name_left_out_collectives(graph.unmatched, waits, self._calls))
         if stopped is None and not (told or self._progressing):
             ended = list(find_ended_otherwise(waits, self._calls))
         graph.ended_otherwise = ended
