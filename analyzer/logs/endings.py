@@ -2,8 +2,9 @@
 
 Of each way of saying so there is a source: torchrun's table (torch/distributed/elastic,
 multiprocessing/errors/__init__.py) and its agent's line (agent/server/api.py), ``srun``'s lines
-(Slurm, src/srun/libsrun/launch.c), Open MPI's (orte and prrte, help-*.txt), DeepSpeed's
-(launcher/launch.py) and Lightning's (strategies/launchers/subprocess_script.py).
+(Slurm, src/srun/libsrun/launch.c), Open MPI's (orte and prrte, help-*.txt) and Lightning's
+(strategies/launchers/subprocess_script.py).  DeepSpeed's (launcher/launch.py) names the command of
+the last process that it started, whichever has ended, and is not read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ _TABLE_TIME = re.compile(r"^\s*time\s*: (\S+)")
 _TABLE_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
 _OF_LOCAL = (
     re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: \d+\)"),
-    re.compile(r"--local_rank=(?P<local>\d+)'.*\] exits with return code = (?P<code>-?\d+)"),
 )
 _OF_RANK = (
     re.compile(
@@ -49,12 +49,14 @@ _SRUN_WORDS = {
 _SRUN_CODE = re.compile(r"Exited with exit code (\d+)")
 _MPI_CODE = re.compile(r"^\s*Exit code:\s+(\d+)")
 #: Words without which no line is any of these.
-_TOLD = re.compile(r"rank|srun: error:|return code")
+_TOLD = re.compile(r"rank|srun: error:")
 #: Whoever starts ranks on a host: tasks of Slurm are hosts then.
 _STARTER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|deepspeed\.launcher"
 )
 _TABLE_HEIGHT = 8
+#: No job has more; greater numbers are something else.
+MOST_RANKS = 1 << 17
 
 #: What Python writes of an exception that nobody caught, where torch names the rank.
 _UNCAUGHT = re.compile(r"^\[rank(\d+)\]: ?Traceback \(most recent call last\):")
@@ -150,7 +152,8 @@ def _of_srun(line: str) -> Iterator[ToldEnd]:
     for part in match["tasks"].split(","):
         first, _, last = part.partition("-")
         if first.isdecimal() and (last.isdecimal() or not last):
-            for task in range(int(first), int(last or first) + 1):
+            tasks = range(int(first), int(last or first) + 1)
+            for task in tasks if len(tasks) <= MOST_RANKS else ():
                 yield ToldEnd(ending, task)
 
 

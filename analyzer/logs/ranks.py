@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from hanglab.analyzer.logs.endings import (
+    MOST_RANKS,
     LoggedEnd,
     ToldEnd,
     starts_ranks_by_host,
@@ -107,7 +108,7 @@ def divide(
         for rank, text in theirs.items():
             if rank is None:
                 job.nobodys[part.name] = f"{job.nobodys.get(part.name, '')}{text}\n"
-            elif not job.world_size or rank < job.world_size:
+            elif rank < (job.world_size or MOST_RANKS):
                 job.ranks.setdefault(rank, RankLog(rank)).text += f"{text}\n"
                 job.used.add(part.name)
     job.success = next(filter(None, (success_in(file.text) for file in judged)), "")
@@ -117,7 +118,7 @@ def divide(
         whose = one.rank if one.rank is not None else _of_local(part, one, owners, divided)
         if whose is None and one_host:
             whose = one.local_rank
-        if whose is not None:
+        if whose is not None and whose < (job.world_size or MOST_RANKS):
             endings.setdefault(whose, one.ending)
             log = job.ranks.setdefault(whose, RankLog(whose))
             log.pid = log.pid or one.pid
@@ -143,12 +144,13 @@ def _add_processes(
             job.used.add(file.name)
         for sample in stacks_in(file.text):
             rank = owners.get(_key(file), pids.get(sample.pid, file.rank))
-            if rank is not None:
+            if rank is not None and rank < MOST_RANKS:
                 log = job.ranks.setdefault(rank, RankLog(rank))
                 log.stacks.append(sample)
                 job.used.add(file.name)
     for pid, rank in pids.items():
-        job.ranks.setdefault(rank, RankLog(rank)).pid = pid
+        if rank < MOST_RANKS:
+            job.ranks.setdefault(rank, RankLog(rank)).pid = pid
 
 
 def _key(part: LogFile) -> Key:
@@ -196,6 +198,7 @@ def _world_size(divided: Iterable[LogFile], known: Collection[int]) -> int | Non
         for sizes in set(_WORLD_SIZE.findall(part.text))
     ]
     least = max(known, default=-1) + 1
+    told = [size for size in told if size <= MOST_RANKS]
     return max(told) if told and max(told) >= max(least, 1) else None
 
 
@@ -205,7 +208,7 @@ def _least_size(
     """One more than the last rank that anything names."""
     ranks = [rank for counts in named for rank in counts]
     ranks += [one.rank for one in told if one.rank is not None]
-    return max([*known, *ranks], default=-1) + 1
+    return max([*known, *(rank for rank in ranks if rank < MOST_RANKS)], default=-1) + 1
 
 
 def _owners(

@@ -71,6 +71,19 @@ def test_a_label_of_hosts_is_no_rank(tmp_path: Path) -> None:
     assert judged(tmp_path, slurm="".join(lines)).culprits == [9]
 
 
+def test_deepspeed_names_whoever_it_started_last(tmp_path: Path) -> None:
+    last = "[ERROR] [launch.py:325:sigkill_handler] ['python', '--local_rank=7'] exits with return"
+    verdict = judged(tmp_path, train=f"{timed_out(0)}{timed_out(1)}{last} code = 1\n")
+    assert not verdict.culprits
+
+
+def test_numbers_that_no_rank_has(tmp_path: Path) -> None:
+    text = named(999_999_999) + "srun: error: n1: tasks 0-99999999999: Killed\nnranks 999999\n"
+    verdict = judged(tmp_path, train=text)
+    assert not verdict.culprits and verdict.status is Status.INCONCLUSIVE
+    assert not verdict.inputs.missing_ranks
+
+
 def test_kernels_and_slurm_say_why_a_process_was_killed(tmp_path: Path) -> None:
     table = TABLE.format(rank=3, local=3, code=-9, pid=4242)
     killed = "[Sun Mar  1 12:00:00 2026] Out of memory: Killed process {} (python)\n"
