@@ -102,15 +102,19 @@ def divide(
     # A host's ranks are numbered as the job's where it has no other host.
     one_host = local > 0 and size <= local
     owners = _owners(divided, named, size, one_host=one_host)
+    texts: dict[int, list[str]] = {}
+    nobodys: dict[str, list[str]] = {}
     for part in divided:
         owner = owners.get(_key(part))
         theirs = lines_of_ranks(part.text) if owner is None else {owner: part.text}
         for rank, text in theirs.items():
             if rank is None:
-                job.nobodys[part.name] = f"{job.nobodys.get(part.name, '')}{text}\n"
+                nobodys.setdefault(part.name, []).append(f"{text}\n")
             elif rank < (job.world_size or MOST_RANKS):
-                job.ranks.setdefault(rank, RankLog(rank)).text += f"{text}\n"
+                texts.setdefault(rank, []).append(f"{text}\n")
                 job.used.add(part.name)
+    job.nobodys = {name: "".join(mine) for name, mine in nobodys.items()}
+    job.ranks = {rank: RankLog(rank, "".join(mine)) for rank, mine in texts.items()}
     job.success = next(filter(None, (success_in(file.text) for file in judged)), "")
     _add_processes(job, judged, divided, owners)
     endings: dict[int, LoggedEnd] = {}
