@@ -9,6 +9,7 @@ remove by itself.  ``tmp_path`` lies where it always does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -42,8 +43,12 @@ class Remains:
         for name in os.listdir(root):
             if name.startswith(_PREFIX):  # maybe of a pytest that was killed
                 socket_folders.remove_unused(Path(root, name))
-        self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=root)
-        self._lock = socket_folders.hold(Path(self.folder))
+        while True:
+            self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=root)
+            # Another pytest, or another process of this one, may clear up before it is held.
+            with contextlib.suppress(socket_folders.FolderRemoved):
+                self._lock = socket_folders.hold(Path(self.folder))
+                break
         os.environ["TMPDIR"] = os.environ[MARK] = self.folder
         tempfile.tempdir = None
         #: After which test each thing was seen first.
