@@ -119,7 +119,7 @@ JOIN_FAILED = _row(
     "torch TCPStore; needs a call that joins the job",
 )  # fmt: skip
 #: torch TCPStore's server: how many have come, of how many.
-MISSED_CLIENTS = re.compile(r"(?P<came>\d+)/(?P<all>\d+) clients joined")
+MISSED_CLIENTS = re.compile(r"(?P<came>\d{1,9})/(?P<all>\d{1,9}) clients joined")
 PORT_TAKEN = _row(
     Kind.HINT, Cause.RENDEZVOUS,
     r"EADDRINUSE|[Aa]ddress already in use|Cannot assign requested address",
@@ -168,7 +168,7 @@ KILLED_PROCESS = _row(
     "Linux mm/oom_kill.c",
 )  # fmt: skip
 #: Slurm's step manager, of what the kernel killed of a step's tasks (src/plugins/task/cgroup).
-OOM_EVENTS = re.compile(r"slurmstepd: error: Detected (\d+) oom[-_]kill event")
+OOM_EVENTS = re.compile(r"slurmstepd: error: Detected (\d{1,9}) oom[-_]kill event")
 #: The device's address on the bus, the number, and the process where one is named.
 XID = _row(
     Kind.ROOT, Cause.GPU_FAULT,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.printed_errors import sticky_error
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.facts.watchdog_lines import dump_of_watchdog
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.logs.endings import ends_with_traceback
 from hanglab.analyzer.logs.files import LogFile, read_logs
 from hanglab.analyzer.logs.ranks import JobLogs, RankLog, divide
 from hanglab.analyzer.logs.stamps import stamp_ns
@@ -22,7 +23,9 @@ from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.host_records import HostSample
 from hanglab.recorder.case.records import Clock, Exit, Python, RankProcess, StackFrame
 
-_NO_DUMP, _TEXT = ("not a dump: ", "larger than any dump: "), ("not a dump: text",)
+#: Reasons for which a file is no dump; a log may begin as JSON does.
+_NO_DUMP = ("not a dump: ", "larger than any dump: ", "damaged before anything of use: ")
+_TEXT = ("not a dump: text",)
 _NOBODYS = "a log in which nothing tells which lines are whose"
 _OF_SEVERAL = "a log, and nothing tells which of several jobs or attempts it is of"
 _OF_ANOTHER_TIME = "a log of another time than the dumps"
@@ -30,7 +33,6 @@ _EARLIER = "a log of an earlier attempt"
 _LAUNCHERS = re.compile(
     r"torch/distributed/(?:elastic|run\.py|launch)|/accelerate/commands/|/deepspeed/launcher/"
 )
-_SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT})
 #: More than the difference of any two zones: times in logs have none.
 _DAY_NS = 86_400_000_000_000
 
@@ -45,14 +47,7 @@ def add_logs(path: Path, worlds: Sequence[CaseFacts]) -> None:
         mine = logs if len(worlds) == 1 else [one for one in logs if _beside(one, facts, worlds)]
         then = [one for one in mine if _is_of_then(one, facts.graph, year)]
         job = divide(then, facts.graph.expected, year)
-        waiting = {wait.call.rank for wait in facts.graph.waits if wait.on}
-        for log in job.ranks.values():
-            # Who waits for another has not ended by itself: somebody ended it for that.
-            sent = log.ending is not None and log.ending.signal in _SENT
-            if log.rank in waiting and (log.by_last_words or sent):
-                log.ending = None
         _add(facts, job)
-        _add_unnamed(facts, job)
         reasons = {
             **{one.name: _OF_SEVERAL for one in logs if one not in mine},
             **{one.name: _OF_ANOTHER_TIME for one in mine if one not in then},
@@ -79,7 +74,6 @@ def from_logs(path: Path, unusable: Sequence[Unusable]) -> CaseFacts | None:
     graph.world_size_unknown = job.world_size is None
     facts = CaseFacts(graph=graph, ranks={}, inputs=inputs, logs_alone=True, success=job.success)
     _add(facts, job)
-    _add_unnamed(facts, job)
     return facts
 
 
@@ -130,6 +124,15 @@ def _beside(log: LogFile, facts: CaseFacts, worlds: Sequence[CaseFacts]) -> bool
 
 
 def _add(facts: CaseFacts, job: JobLogs) -> None:
+    """Give the ranks what their logs hold; who waits for another has not ended by itself.
+
+    It was alive when the others had given up, and was ended for that, unless its log has what no
+    process survives.
+    """
+    waiting = {wait.call.rank for wait in facts.graph.waits if wait.on}
+    for log in job.ranks.values():
+        if log.rank in waiting and sticky_error(log.text) is None:
+            log.ending = None
     times = [log.ending.at_ns for log in job.ranks.values() if log.ending and log.ending.at_ns]
     timeless = [log for log in job.ranks.values() if log.ending and not log.ending.at_ns]
     # Of ends without a time nothing tells that they came later, or earlier, than others.  Only one
@@ -142,20 +145,21 @@ def _add(facts: CaseFacts, job: JobLogs) -> None:
             python = Python("")
             view.process = RankProcess(log.pid, rank, job.world_size, Clock(0, 0), python)
     if job.kernel:
-        # Processes are told apart by their numbers, whichever host they are of.
+        # Of which host it is nothing tells: numbers that two hosts' processes have count for none.
         sample = HostSample(Clock(unknown_ns, 0), kernel=job.kernel)
         facts.hosts[""] = HostView("", [sample])
     facts.inputs.set_aside = [
         *facts.inputs.set_aside,
         *(Unusable(name, _EARLIER) for name in job.of_earlier_attempts),
     ]
+    _add_unnamed(facts, job)
 
 
 def _add_unnamed(facts: CaseFacts, job: JobLogs) -> None:
     """Give the only traceback that bears no name to the only rank that it can be of.
 
     That is the one that is told to have failed and has none, else the only one that left neither a
-    dump nor an end: whoever dumped had not ended of it.
+    dump nor an end, if it ended its process: whoever dumped had not ended of it.
     """
     found = {one for text in job.nobodys.values() for one in _of_programs(text)}
     if len(found) != 1:
@@ -163,7 +167,7 @@ def _add_unnamed(facts: CaseFacts, job: JobLogs) -> None:
     views = facts.ranks
     told = [rank for rank, view in views.items() if view.exit is not None and view.exit.code]
     ranks = [rank for rank in told if not printed_tracebacks(views[rank].stderr)]
-    if not ranks:
+    if not ranks and any(map(ends_with_traceback, job.nobodys.values())):
         ended = {rank for rank, view in views.items() if view.exit is not None}
         ranks = sorted({*facts.graph.expected, *views} - ended - {*facts.graph.ranks})
     if len(ranks) != 1:

@@ -15,15 +15,15 @@ from hanglab.analyzer.flight_recorder.formats import read_dump
 from hanglab.analyzer.logs.stamps import stamp_ns
 
 _CAUGHT = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), "
-    r"OpType=(?P<op>\w+), NumelIn=(?P<taken>\d+), NumelOut=(?P<given>\d+), "
-    r"Timeout\(ms\)=(?P<limit>\d+)\) ran for (?P<ran>\d+) milliseconds"
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), "
+    r"OpType=(?P<op>\w+), NumelIn=(?P<taken>\d{1,18}), NumelOut=(?P<given>\d{1,18}), "
+    r"Timeout\(ms\)=(?P<limit>\d{1,18})\) ran for (?P<ran>\d{1,18}) milliseconds"
 )
 _STATUS = re.compile(
-    r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>\d+), last completed (?:NCCL )?work: "
-    r"(?P<completed>\d+)"
+    r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>\d{1,18}), last completed (?:NCCL )?work: "
+    r"(?P<completed>\d{1,18})"
 )
-_GROUP = re.compile(r"\[PG (?:ID )?(?P<number>\d+)\b")
+_GROUP = re.compile(r"\[PG (?:ID )?(?P<number>\d{1,18})\b")
 #: Lines behind the one on the operation in which the group is named.
 _NEXT = 3
 #: Flight Recorder's names of operations by those of the watchdog, where they are not the same.

@@ -38,12 +38,16 @@ class Vote:
         return len(sides[0]) + self.unknown >= len(sides[1])
 
     def allows(self, deviating: Collection[int]) -> bool:
-        """False for an accusation of some who went on as most did, while as many are not named."""
-        return set(deviating).isdisjoint(self.more) or set(self.more) <= set(deviating)
+        """False for an accusation of some of those who went on alike, where several went each way.
+
+        And of one who went on as most did, while these are not named.
+        """
+        sides = (self.fewer, self.more) if len(self.fewer) > 1 else (self.more,)
+        return all({*side}.isdisjoint(deviating) or {*side} <= {*deviating} for side in sides)
 
     def side_of(self, rank: int) -> tuple[int, ...]:
-        """Ranks that went on as one did, who left its own rounds: all if they are the fewer."""
-        return self.fewer if rank in self.fewer else (rank,)
+        """Ranks that went on as one that left its own rounds, if they are the fewer; else ()."""
+        return self.fewer if rank in self.fewer else ()
 
 
 class OrderVotes:

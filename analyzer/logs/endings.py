@@ -18,22 +18,24 @@ from hanglab.analyzer.logs.stamps import stamp_ns
 from hanglab.analyzer.logs.tracebacks import printed_tracebacks
 
 #: A rank of torchrun's table of failures, and what it tells below.
-_TABLE_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: \d+\)")
+_TABLE_RANK = re.compile(r"^\s*rank\s*: (?P<rank>\d{1,9}) \(local_rank: \d+\)")
 _TABLE_TIME = re.compile(r"^\s*time\s*: (\S+)")
-_TABLE_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)")
+_TABLE_CODE = re.compile(r"^\s*exitcode\s*: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,9})\)")
 _OF_LOCAL = (
-    re.compile(r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: \d+\)"),
+    re.compile(
+        r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,6}) \(pid: \d+\)"
+    ),
 )
 _OF_RANK = (
     re.compile(
-        r"^\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code "
-        r"(?P<code>-?\d+)"
+        r"^\[rank: (?P<rank>\d{1,9})\] Child process with PID \d+ terminated with code "
+        r"(?P<code>-?\d{1,9})"
     ),
     re.compile(
-        r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal "
-        r"(?P<signal>\d+)"
+        r"process rank (?P<rank>\d{1,9}) with PID \d+ on node \S+ exited on signal "
+        r"(?P<signal>\d{1,4})"
     ),
-    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]"),
+    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d{1,9})\]"),
 )
 _SRUN = re.compile(r"^srun: error: \S+: tasks? (?P<tasks>[\d,-]+): (?P<words>.+)$")
 _SRUN_WORDS = {
@@ -46,15 +48,16 @@ _SRUN_WORDS = {
     "Floating point exception": signal.SIGFPE,
     "Illegal instruction": signal.SIGILL,
 }
-_SRUN_CODE = re.compile(r"Exited with exit code (\d+)")
-_MPI_CODE = re.compile(r"^\s*Exit code:\s+(\d+)")
+_SRUN_CODE = re.compile(r"Exited with exit code (\d{1,9})")
+_MPI_CODE = re.compile(r"^\s*Exit code:\s+(\d{1,9})")
 #: Words without which no line is any of these.
-_TOLD = re.compile(r"rank|srun: error:")
+_TOLD = re.compile(r"rank|srun: error:|Process name:")
 #: Whoever starts ranks on a host: tasks of Slurm are hosts then.
 _STARTER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|deepspeed\.launcher"
 )
 _TABLE_HEIGHT = 8
+_DIGITS = 9
 #: No job has more; greater numbers are something else.
 MOST_RANKS = 1 << 17
 
@@ -68,11 +71,14 @@ _DYING = (
     (re.compile(r"^Fatal Python error: (?:Aborted|none_dealloc|Py)"), signal.SIGABRT),
     (re.compile(r"^Fatal Python error: Segmentation fault"), signal.SIGSEGV),
     (re.compile(r"^Fatal Python error: Bus error"), signal.SIGBUS),
+    (re.compile(r"taking the entire process down|we are taking the process down"), signal.SIGABRT),
+)
+#: The same of a shell, which may be of any process unless it is the last that is written.
+_OF_SHELL = (
     (re.compile(_SHELL + "Killed" + _SHELL_END), signal.SIGKILL),
     (re.compile(_SHELL + "Aborted" + _SHELL_END), signal.SIGABRT),
     (re.compile(_SHELL + "Segmentation fault" + _SHELL_END), signal.SIGSEGV),
     (re.compile(_SHELL + "Bus error" + _SHELL_END), signal.SIGBUS),
-    (re.compile(r"taking the entire process down|we are taking the process down"), signal.SIGABRT),
 )
 #: What may follow an exception that ended its process.
 _LATE = re.compile(
@@ -80,7 +86,7 @@ _LATE = re.compile(
     r"|^\[(?:rank\d+\]:)?\[?[EWIF]\d{3,4} |NCCL INFO|^wandb: |^srun: |^slurmstepd: "
     r"|multiprocessing|^terminate called|^Fatal Python|^Aborted|^Segmentation fault|core dumped"
     r"|^Current thread|^Thread 0x|^Extension modules|^frame #|^Exception raised from|what\(\):"
-    r"|C\+\+ CapturedTraceback|leaked|^During handling|^The above exception|^\*\*\* "
+    r"|^#\d+ |C\+\+ CapturedTraceback|leaked|^During handling|^The above exception|^\*\*\* "
 )
 
 
@@ -95,8 +101,8 @@ class LoggedEnd:
     @classmethod
     def of(cls, code: int, at_ns: int | None = None) -> LoggedEnd:
         """From an exit code as Python has it: a signal is below 0, or beyond 128 of a shell."""
-        if code < 0:
-            return cls(None, -code, at_ns)
+        if code < 0 or 128 < code < 193:
+            return cls(None, -code if code < 0 else code - 128, at_ns)
         return cls(code, None, at_ns)
 
 
@@ -151,7 +157,11 @@ def _of_srun(line: str) -> Iterator[ToldEnd]:
     ending = LoggedEnd(signal=sent) if code is None else LoggedEnd.of(int(code[1]))
     for part in match["tasks"].split(","):
         first, _, last = part.partition("-")
-        if first.isdecimal() and (last.isdecimal() or not last):
+        if (
+            max(len(first), len(last)) <= _DIGITS
+            and first.isdecimal()
+            and (last or "0").isdecimal()
+        ):
             tasks = range(int(first), int(last or first) + 1)
             for task in tasks if len(tasks) <= MOST_RANKS else ():
                 yield ToldEnd(ending, task)
@@ -198,8 +208,18 @@ def told_by_itself(lines: Sequence[str], year: int) -> tuple[LoggedEnd | None, b
             return LoggedEnd(signal=sent, at_ns=stamps[place]), True
         if _UNCAUGHT.match(line):
             return LoggedEnd(code=1, at_ns=stamps[place]), True
-    last = printed_tracebacks("\n".join(lines))[-1:]
-    for traceback in last:
-        if all(_LATE.search(line) for line in lines[traceback.until :]):
-            return LoggedEnd(code=1, at_ns=stamps[traceback.until - 1]), False
+    last = next((n for n in reversed(range(len(lines))) if lines[n].strip()), None)
+    if last is not None:
+        sent = next((number for words, number in _OF_SHELL if words.search(lines[last])), None)
+        if sent is not None:
+            return LoggedEnd(signal=sent, at_ns=stamps[last]), True
+    if ends_with_traceback("\n".join(lines)):
+        return LoggedEnd(code=1, at_ns=latest), False
     return None, False
+
+
+def ends_with_traceback(text: str) -> bool:
+    """True if behind the last traceback nothing stands but what the end of a process writes."""
+    last = printed_tracebacks(text)[-1:]
+    lines = text.splitlines()
+    return any(all(map(_LATE.search, lines[traceback.until :])) for traceback in last)

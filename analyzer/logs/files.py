@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 #: Bytes by which a file is known to be a text.
 _HEAD = 4096
+_JSON = re.compile(rb"\s*(?:\{|\[\s*[\[{\"])")
 _GZIP = b"\x1f\x8b"
 _WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 #: Share of bytes that no text has, in one that was cut or written over.
@@ -22,14 +23,20 @@ _BEGINNING = 1 << 20
 _END = 4 << 20
 _MOST_BETWEEN = 2 << 20
 _AROUND = 8192
-_LARGEST = 1 << 30
+#: Of what is larger only the end is read behind these.
+_LARGEST = 1 << 28
+#: Characters of a line that are read: no word that tells stands behind them.
+_LONGEST_LINE = 4000
 _FAILURES = re.compile(
     rb"Traceback \(most recent call last\)|CUDA error|terminate called|Fatal Python error"
     rb"|NCCL WARN|oom[-_]kill|Root Cause|exitcode|Watchdog caught|failed to pass monitoredBarrier"
 )
 _OF_RANK = re.compile(
-    r"(?:^|[^a-z])(?:global_?)?rank[^0-9A-Za-z]{0,2}(\d{1,7})(?!\d)", re.IGNORECASE
+    r"(?<![a-z])(?<!node[_-])(?<!local[_-])(?<!group[_-])(?:global[_-]?)?rank[^0-9A-Za-z]{0,2}"
+    r"(\d{1,7})(?!\d)",
+    re.IGNORECASE,
 )
+_OF_LOCAL_RANK = re.compile(r"local[_-]?rank[^0-9A-Za-z]{0,2}(\d{1,4})(?!\d)", re.IGNORECASE)
 #: torchrun's ``--log-dir``: the attempt, and below it a folder of each local rank.
 _OF_TORCHRUN = re.compile(r"(?P<run>(?:.*/)?)attempt_(?P<attempt>\d+)/(?P<local>\d+)/[^/]+\Z")
 
@@ -69,6 +76,9 @@ def _named(name: str, text: str, left_out: int) -> LogFile:
     path = PurePosixPath(name)
     ranks = [_OF_RANK.search(part) for part in (path.name, path.parent.name)]
     rank = next((int(match[1]) for match in ranks if match is not None), None)
+    of_host = _OF_LOCAL_RANK.search(path.name) if rank is None else None
+    if of_host is not None:
+        return LogFile(name, text, None, f"{path.parent}/", 0, int(of_host[1]), left_out)
     return LogFile(name, text, rank, left_out=left_out)
 
 
@@ -85,6 +95,9 @@ def _read(path: Path) -> tuple[str, int] | None:
             data = head + file.read(min(size, _LARGEST))
             if head.startswith(_GZIP):
                 data = zlib.decompressobj(31).decompress(data, _LARGEST)
+            elif size > len(data):
+                file.seek(max(size - _END, len(data)))
+                data += b"\n" + file.read(_END)
             for mark, coding in _WIDE.items():
                 if head.startswith(mark):
                     data = data.decode(coding, "replace").encode()
@@ -97,6 +110,9 @@ def _read(path: Path) -> tuple[str, int] | None:
 
 
 def _is_text(head: bytes) -> bool:
+    """True for a text that is no JSON."""
+    if _JSON.match(head):
+        return False
     stray = len(head) - len(head.translate(None, _CONTROL))
     return bool(head.strip()) and stray <= _STRAY_BYTES * len(head)
 
@@ -122,4 +138,5 @@ def _telling(data: bytes) -> bytes:
 def _plain(data: bytes) -> str:
     """Text with one kind of line end, also where a progress bar goes back to the line's begin."""
     text = data.translate(None, b"\0").decode("utf-8", "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "\n".join(line[:_LONGEST_LINE] for line in text.split("\n"))

@@ -9,8 +9,8 @@ _OF_KERNEL = re.compile(
 )
 #: NCCL, of a communicator: host, process, thread and device stand before it.
 _RANK_OF_PID = re.compile(
-    r":(?P<pid>\d+):\d+ \[\d+\] NCCL INFO (?:\w+ )?comm \S+ rank (?P<rank>\d+) "
-    r"nranks (?P<size>\d+)\b"
+    r":(?P<pid>\d{1,9}):\d+ \[\d+\] NCCL INFO (?:\w+ )?comm \S+ rank (?P<rank>\d{1,9}) "
+    r"nranks (?P<size>\d{1,9})\b"
 )
 
 

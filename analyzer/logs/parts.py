@@ -41,6 +41,11 @@ def parts(file: LogFile, depth: int = _DEPTH) -> Iterator[LogFile]:
         yield from parts(part, depth - 1)
 
 
+def run_of(file: LogFile) -> str:
+    """The launcher whose prefixes the lines of a log, or of a part of one, have."""
+    return f"{file.name}/{file.part}"
+
+
 def _without(lines: list[str], prefix: re.Pattern[str]) -> list[str]:
     told = sum(bool(line.strip()) for line in lines)
     having = sum(prefix.match(line) is not None for line in lines)
@@ -64,11 +69,12 @@ def _by_prefix(file: LogFile, lines: Sequence[str]) -> list[LogFile] | None:
         return None
     divided = [replace(file, text="\n".join(rest))] if any(map(str.strip, rest)) else []
     for (kind, number), theirs in found.items():
-        part = replace(file, part=f"{kind} {number}", text="\n".join(theirs))
+        name = f"{file.part} {kind} {number}".strip()
+        part = replace(file, part=name, text="\n".join(theirs))
         if kind == "rank":
             part = replace(part, rank=number)
         elif kind == "local":
-            part = replace(part, local_rank=number, run=file.name)
+            part = replace(part, local_rank=number, run=run_of(file))
         divided.append(part)
     return divided
 

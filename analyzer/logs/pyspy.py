@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 
 from hanglab.recorder.case.records import Clock, StackFrame, StackSample, ThreadStack
 
-_PROCESS = re.compile(r"^Process (?P<pid>\d+): (?P<command>.*)$")
+_PROCESS = re.compile(r"^Process (?P<pid>\d{1,9}): (?P<command>.*)$")
 _PYTHON = re.compile(r"^Python v(?P<version>\d+\.\d+)")
 _THREAD = re.compile(
-    r"^Thread (?P<id>0x[0-9A-Fa-f]+|\d+) \((?P<state>[^)]*)\)(?:: \"(?P<name>.*)\")?$"
+    r"^Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,18}) \((?P<state>[^)]*)\)(?:: \"(?P<name>.*)\")?$"
 )
-_FRAME = re.compile(r"^ {4}(?P<function>\S.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
+_FRAME = re.compile(r"^ {4}(?P<function>\S.*) \((?P<file>[^()]*?)(?::(?P<line>\d{1,9}))?\)$")
 #: Packages that py-spy names without the folder in which they lie; torch is told from users' code.
 _PACKAGES = frozenset({"torch", "torchgen", "functorch", "tqdm", "numpy"})
 
@@ -37,7 +37,7 @@ def stacks_in(text: str) -> list[StackSample]:
 
 
 def _thread(match: re.Match[str], pid: int) -> ThreadStack:
-    number = int(match["id"], 0)
+    number = int(match["id"], 16 if match["id"].startswith("0x") else 10)
     name, states = match["name"] or "", match["state"].split("+")
     return ThreadStack(
         frames=[],

@@ -15,25 +15,28 @@ from typing import Protocol
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? (?=\S)")
-_LOCAL = re.compile(r"^\[(?!rank\d)[A-Za-z_]+(?P<local>\d+)\]:")
+_LOCAL = re.compile(r"^\[(?!rank\d)[A-Za-z_]+(?P<local>\d{1,6})\]:")
 #: Each stands before the line; Determined puts a word in front of its own.
 PREFIXES = (
-    re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std\w+>)?:"),
-    re.compile(r"^(?:\S+ )?\[rank=(?P<rank>\d+)\] \|\| ?"),
-    re.compile(r"^\([^()]*?\brank=(?P<rank>\d+)[^()]*\) ?"),
-    re.compile(r"^\([^()]*?\bpid=(?P<pid>\d+)[^()]*\) ?"),
+    re.compile(r"^\[\d+,(?P<rank>\d{1,9})\](?:<std\w+>)?:"),
+    re.compile(r"^(?:\S+ )?\[rank=(?P<rank>\d{1,9})\] \|\| ?"),
+    re.compile(r"^\([^()]{0,200}?\brank=(?P<rank>\d{1,9})[^()]{0,200}\) ?"),
+    re.compile(r"^\([^()]{0,200}?\bpid=(?P<pid>\d{1,9})[^()]{0,200}\) ?"),
     # Torch's own, where it is behind another one.
-    re.compile(r"^\[rank(?P<rank>\d+)\]: ?(?=\[rank\d+\]:)"),
+    re.compile(r"^\[rank(?P<rank>\d{1,9})\]: ?(?=\[rank\d+\]:)"),
     _LOCAL,
 )
 #: A task's number is a prefix only where all lines have one.
-_LABEL = re.compile(r"^\s*(?P<rank>\d+): ")
+_LABEL = re.compile(r"^\s*(?P<rank>\d{1,9}): ")
 #: Torch's names of a rank: before a line, or as a member of the default group.
-_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
+_NAMED = re.compile(
+    r"^\[[^\]]{0,100}rank(?P<rank>\d{1,9})\]:"
+    r"|\[PG (?:ID )?0 [^\][]{0,200}\bRank (?P<member>\d{1,9})\]"
+)
 #: The same up to torch 2.1, of whichever group, as nothing else is in its line.
-_NAMED_ONCE = re.compile(r"^(?:\[[EFWI] [^\]]*\] )?\[Rank (\d+)\]")
+_NAMED_ONCE = re.compile(r"^(?:\[[EFWI] [^\]]*\] )?\[Rank (\d{1,9})\]")
 #: NCCL's, of a communicator.
-_OF_COMMUNICATOR = re.compile(r"NCCL INFO (?:\w+ )?comm \S+ rank (\d+) nranks (\d+)\b")
+_OF_COMMUNICATOR = re.compile(r"NCCL INFO (?:\w+ )?comm \S+ rank (\d{1,9}) nranks (\d{1,9})\b")
 
 
 class _RankOfHost(Protocol):

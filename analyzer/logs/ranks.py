@@ -24,7 +24,7 @@ from hanglab.analyzer.logs.endings import (
 )
 from hanglab.analyzer.logs.files import LogFile
 from hanglab.analyzer.logs.kernel_lines import kernel_lines, pids_of_ranks
-from hanglab.analyzer.logs.parts import parts
+from hanglab.analyzer.logs.parts import parts, run_of
 from hanglab.analyzer.logs.past import success_in, without_past_errors
 from hanglab.analyzer.logs.pyspy import stacks_in
 from hanglab.analyzer.logs.rank_prefixes import lines_of_ranks, named_ranks
@@ -96,12 +96,13 @@ def divide(
         for part in divided
         for one in told_by_launchers(part.text.splitlines(), when, hosts_are_tasks=by_host)
     ]
-    job = JobLogs(world_size=_world_size(divided, known), of_earlier_attempts=over)
-    size = job.world_size or _least_size(named.values(), (one for _, one in told), known)
+    least = _least_size(named.values(), (one for _, one in told), known)
+    job = JobLogs(world_size=_world_size(divided, least), of_earlier_attempts=over)
+    size = job.world_size or least
     local = _local_ranks(divided, [one for _, one in told])
     # A host's ranks are numbered as the job's where it has no other host.
     one_host = local > 0 and size <= local
-    owners = _owners(divided, named, size, one_host=one_host)
+    owners = _owners(divided, named, size, one_host=one_host, by_host=by_host)
     texts: dict[int, list[str]] = {}
     nobodys: dict[str, list[str]] = {}
     for part in divided:
@@ -116,16 +117,18 @@ def divide(
     job.nobodys = {name: "".join(mine) for name, mine in nobodys.items()}
     job.ranks = {rank: RankLog(rank, "".join(mine)) for rank, mine in texts.items()}
     job.success = next(filter(None, (success_in(file.text) for file in judged)), "")
-    _add_processes(job, judged, divided, owners)
+    _add_processes(job, judged, divided, owners, told)
     endings: dict[int, LoggedEnd] = {}
+    local_owners = _local_owners(divided, owners)
     for part, one in told:
-        whose = one.rank if one.rank is not None else _of_local(part, one, owners, divided)
+        whose = one.rank
+        if whose is None and one.local_rank is not None:
+            whose = local_owners.get((run_of(part), one.local_rank))
         if whose is None and one_host:
             whose = one.local_rank
         if whose is not None and whose < (job.world_size or MOST_RANKS):
             endings.setdefault(whose, one.ending)
-            log = job.ranks.setdefault(whose, RankLog(whose))
-            log.pid = log.pid or one.pid
+            job.ranks.setdefault(whose, RankLog(whose))
             job.used.add(part.name)
     for rank, log in job.ranks.items():
         _end(log, endings.get(rank), when)
@@ -137,19 +140,27 @@ def _add_processes(
     files: Iterable[LogFile],
     divided: Iterable[LogFile],
     owners: Mapping[Key, int],
+    told: Iterable[tuple[LogFile, ToldEnd]],
 ) -> None:
     """Adds what others wrote of processes: kernels, and py-spy."""
-    pids: dict[int, int] = {}
+    ranks_of: dict[int, set[int]] = {}
     for part in divided:
-        pids.update({pid: rank for rank, pid in pids_of_ranks(part.text).items()})
+        for rank, pid in pids_of_ranks(part.text).items():
+            ranks_of.setdefault(pid, set()).add(rank)
+    for _, one in told:
+        if one.pid is not None and one.rank is not None:
+            ranks_of.setdefault(one.pid, set()).add(one.rank)
+    # Processes of several hosts may have one number.
+    pids = {pid: min(ranks) for pid, ranks in ranks_of.items() if len(ranks) == 1}
     for file in files:
         if lines := kernel_lines(file.text):
             job.kernel += lines
             job.used.add(file.name)
         for sample in stacks_in(file.text):
-            rank = owners.get(_key(file), pids.get(sample.pid, file.rank))
-            if rank is not None and rank < MOST_RANKS:
-                log = job.ranks.setdefault(rank, RankLog(rank))
+            whose = owners.get(_key(file), pids.get(sample.pid))
+            whose = file.rank if whose is None else whose
+            if whose is not None and whose < MOST_RANKS:
+                log = job.ranks.setdefault(whose, RankLog(whose))
                 log.stacks.append(sample)
                 job.used.add(file.name)
     for pid, rank in pids.items():
@@ -170,18 +181,15 @@ def _end(log: RankLog, told: LoggedEnd | None, year: int) -> None:
     log.ending = LoggedEnd(told.code, told.signal, at_ns)
 
 
-def _of_local(
-    part: LogFile, one: ToldEnd, owners: Mapping[Key, int], divided: Iterable[LogFile]
-) -> int | None:
-    """The rank that a launcher calls by its place on the host, if the host's parts tell it."""
-    if one.local_rank is None:
-        return None
-    theirs = {
-        owners[_key(other)]
-        for other in divided
-        if other.run == part.name and other.local_rank == one.local_rank and _key(other) in owners
-    }
-    return theirs.pop() if len(theirs) == 1 else None
+def _local_owners(
+    divided: Iterable[LogFile], owners: Mapping[Key, int]
+) -> dict[tuple[str, int], int]:
+    """The rank that a launcher calls by its place on a host, where the host's parts tell it."""
+    found: dict[tuple[str, int], set[int]] = {}
+    for part in divided:
+        if part.run is not None and part.local_rank is not None and _key(part) in owners:
+            found.setdefault((part.run, part.local_rank), set()).add(owners[_key(part)])
+    return {place: min(ranks) for place, ranks in found.items() if len(ranks) == 1}
 
 
 def _local_ranks(divided: Iterable[LogFile], told: Sequence[ToldEnd]) -> int:
@@ -194,14 +202,13 @@ def _local_ranks(divided: Iterable[LogFile], told: Sequence[ToldEnd]) -> int:
     return max(found, default=-1) + 1
 
 
-def _world_size(divided: Iterable[LogFile], known: Collection[int]) -> int | None:
-    """The number of ranks of the largest group that anybody speaks of."""
+def _world_size(divided: Iterable[LogFile], least: int) -> int | None:
+    """The number of ranks of the largest group that anybody speaks of; at least ``least``."""
     told = [
         int(next(filter(None, sizes)))
         for part in divided
         for sizes in set(_WORLD_SIZE.findall(part.text))
     ]
-    least = max(known, default=-1) + 1
     told = [size for size in told if size <= MOST_RANKS]
     return max(told) if told and max(told) >= max(least, 1) else None
 
@@ -221,6 +228,7 @@ def _owners(
     size: int,
     *,
     one_host: bool,
+    by_host: bool,
 ) -> dict[Key, int]:
     """The rank whose own each part is; parts of several ranks are left out."""
     owners: dict[Key, int] = {}
@@ -236,7 +244,7 @@ def _owners(
                 owners[_key(part)] = part.local_rank
     owners |= _by_host(divided, owners, named)
     owners |= _by_content(divided, owners, named, size)
-    return owners | _by_series(divided, owners, named, size)
+    return owners | _by_series(divided, owners, named, size, by_host=by_host)
 
 
 def _by_host(
@@ -293,8 +301,14 @@ def _by_series(
     owners: Mapping[Key, int],
     named: Mapping[Key, Counter[int]],
     size: int,
+    *,
+    by_host: bool,
 ) -> dict[Key, int]:
-    """Owners of parts whose names differ in a number that is 0 to the last rank's."""
+    """Owners of parts whose names differ in a number that is 0 to the last rank's.
+
+    Where nothing tells how many ranks there are, only tasks of Slurm are ranks, unless they are
+    hosts: files are numbered for many reasons.
+    """
     series: dict[tuple[str, str], dict[int, Key]] = {}
     for part in divided:
         name = "/".join(_key(part))
@@ -304,7 +318,8 @@ def _by_series(
     found: dict[Key, int] = {}
     for numbers in series.values():
         whole = sorted(numbers) == list(range(len(numbers))) and len(numbers) > 1
-        if not whole or (size and len(numbers) < size):
+        tasks = not by_host and all(label.isdecimal() for _, label in numbers.values())
+        if not whole or (len(numbers) != size if size else not tasks):
             continue
         if all(set(named[key]) <= {number} for number, key in numbers.items()):
             found |= {key: number for number, key in numbers.items()}

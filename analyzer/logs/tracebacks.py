@@ -12,7 +12,7 @@ _HEAD = "Traceback (most recent call last):"
 #: What torch.distributed.checkpoint writes above the traceback of another rank (api.py,
 #: CheckpointException); the number is that within the group that it saves in.
 _OF_RANK = re.compile(re.escape(_HEAD) + r" \(RANK (\d+)\)")
-_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>.+)$')
 _ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
     r"(?::\s?(?P<message>.*))?$"
@@ -20,7 +20,7 @@ _ERROR = re.compile(
 #: What faulthandler writes when the process is about to die of a signal.
 _FATAL = re.compile(r"^Fatal Python error: (?P<message>.+)$")
 _CURRENT = re.compile(r"^Current thread 0x[0-9a-f]+ .*most recent call first")
-_DUMPED = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
+_DUMPED = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d{1,9}) in (?P<function>.+)$')
 #: torchrun and torchelastic prefix each line of a rank with its name.
 _PREFIX = re.compile(r"^\[[^\]]*rank\d+\]:\s?")
 #: Behind a progress bar, or a logger's own words.
@@ -28,9 +28,9 @@ _HEAD_LINE = re.compile(r"Traceback \(most recent call last\)(?::\s*| ─+╮)$"
 #: What groups of exceptions have before each line, and loguru before the frame that caught one.
 _BARS, _CAUGHT = re.compile(r"^ +\| "), re.compile(r"^> (?=File )")
 #: As rich has it: file, line and function.
-_DRAWN_FRAME = re.compile(r"^\s*(?P<file>/\S+\.py):(?P<line>\d+) in (?P<function>\S+)")
+_DRAWN_FRAME = re.compile(r"^\s*(?P<file>/\S+\.py):(?P<line>\d{1,9}) in (?P<function>\S+)")
 #: A file that could not be compiled is the only frame that its error names.
-_SYNTAX_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)$')
+_SYNTAX_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d{1,9})$')
 #: A further line of an error's message: neither a stack of C++ nor a line of a log.
 _MORE = re.compile(
     r"(?!Exception raised from |\s+\+-|frame #|Traceback |\[|\s*$|\w+ \d|\d|\S+:\d+:\d+ "

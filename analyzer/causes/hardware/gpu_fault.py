@@ -19,7 +19,9 @@ from hanglab.analyzer.wording import name_line, name_ranks
 
 def _went_wrong(facts: CaseFacts) -> bool:
     """True if a rank has failed, though its process may not have ended yet."""
-    return facts.stuck or any(failure_of(view) for view in facts.ranks.values())
+    if facts.stuck or any(failure_of(view) for view in facts.ranks.values()):
+        return True
+    return not facts.case and bool(facts.graph.waits)
 
 
 @detector

@@ -10,6 +10,7 @@ import pytest
 from log_texts import OBSERVED, RAISED, TABLE, named, timed_out, write_dump
 
 from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.logs import files
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 
 
@@ -62,6 +63,41 @@ def test_a_rank_of_one_of_several_hosts_is_no_rank_of_the_job(tmp_path: Path, lo
     table = TABLE.format(rank=8 + local, local=local, code=-9, pid=615142)
     verdict = judged(tmp_path, node1=timed_out(0) + timed_out(9) + agent + table)
     assert found(verdict) == (Status.FAILED, Cause.CRASH, [8 + local])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"node0": "step 1\n", "node1": RAISED},
+        {"node_rank0": "step 1\n", "node_rank1": RAISED},
+        {"a__local_rank_1": RAISED, "b__local_rank_1": "step 1\n"},
+        {"pdsh": "".join(f"node{n}: {line}" for n in (0, 1) for line in
+                         (RAISED if n else "step 1\n" * 4).splitlines(True))},
+        {"srun": "".join(f"{n}: {line}" for n in (0, 1) for line in
+                         ("torchrun --nnodes 2\n" * 4 + RAISED * n).splitlines(True))},
+        {"train_0": "step 1\n", "train_1": RAISED},
+    ],
+)  # fmt: skip
+def test_numbers_of_hosts_and_files_are_no_ranks(tmp_path: Path, texts: dict[str, str]) -> None:
+    assert not judged(tmp_path, **texts).culprits
+
+
+def test_prefixes_below_labels_of_hosts(tmp_path: Path) -> None:
+    lines = [f"{h}: [default{n}]:[rank{4 * h + n}]: a\n" for h in (0, 1) for n in range(4)] * 4
+    lines += [f"1: [default3]:[rank7]: {line}" for line in RAISED.splitlines(True)]
+    assert judged(tmp_path, srun="".join(lines)).culprits == [7]
+
+
+def test_processes_of_two_hosts_with_one_number(tmp_path: Path) -> None:
+    joined = "n{h}:{pid}:99 [0] NCCL INFO ncclCommInitRank comm 0x7 rank {rank} nranks 8\n"
+    texts = {
+        f"pod{h}": "".join(joined.format(h=h, pid=71 + n, rank=4 * h + n) for n in range(4))
+        for h in (0, 1)
+    }
+    table = TABLE.format(rank=2, local=2, code=-9, pid=73)
+    xid = "kernel: NVRM: Xid (PCI:0000:2a:00): 79, pid=73, name=python, GPU has fallen off\n"
+    verdict = judged(tmp_path, **texts, table=table, dmesg=xid)
+    assert 6 not in verdict.culprits
 
 
 def test_a_label_of_hosts_is_no_rank(tmp_path: Path) -> None:
@@ -224,9 +260,15 @@ def test_who_waits_for_another_was_ended_by_somebody(tmp_path: Path) -> None:
     killed = TABLE.format(rank=3, local=3, code=-int(signal.SIGKILL), pid=9)
     verdict = judged(tmp_path, train=killed)
     assert found(verdict) == (Status.HUNG, Cause.MISSING_RANK, [2])
-    # A traceback that is the last of its log may have been survived.
+    # A traceback may have been survived, and an abort is what a watchdog leaves.
+    for code in (-6, -11, 1, 137, 143):
+        told = TABLE.format(rank=3, local=3, code=code, pid=9)
+        assert judged(tmp_path, train=told, rank3=RAISED + "step 2\n").culprits == [2]
     (tmp_path / "train.log").unlink()
     assert judged(tmp_path, rank3=RAISED).culprits == [2]
+    sticky = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    died = judged(tmp_path, rank3=f"{sticky}terminate called without an exception\n")
+    assert died.culprits == [3]
 
 
 def test_a_log_of_another_day_is_no_evidence(tmp_path: Path) -> None:
@@ -253,3 +295,53 @@ def test_stacks_of_py_spy_beside_dumps_tell_the_line(tmp_path: Path) -> None:
     assert found(verdict) == (Status.HUNG, Cause.MISSING_RANK, [2])
     assert verdict.location is not None
     assert (verdict.location.file, verdict.location.line) == ("/w/data.py", 12)
+
+
+def test_what_watchdogs_tell_is_held_against_ends(tmp_path: Path) -> None:
+    """Rank 3 never came; rank 1 survived an error, and a child of its was killed."""
+    waiting = {f"rank{n}": timed_out(n) for n in (0, 2)}
+    for early in (f"{RAISED}step 1\n", "Killed\nstep 1\n", RAISED):
+        verdict = judged(
+            tmp_path, **waiting, rank1=early + timed_out(1), rank3=OBSERVED.format(rank=3, seq=6)
+        )
+        assert found(verdict) == (Status.HUNG, Cause.MISSING_RANK, [3])
+
+
+def test_a_traceback_of_nobody_that_was_survived(tmp_path: Path) -> None:
+    for rank in (0, 1, 2):
+        write_dump(tmp_path, rank, 4, entered=True)
+    survived = judged(tmp_path, train=f"{RAISED}WARNING upload failed, going on\nstep 1\n")
+    assert not survived.culprits
+    assert judged(tmp_path, train=RAISED).culprits == [3]
+
+
+def test_groups_of_a_few_ranks_are_no_size_of_the_job(tmp_path: Path) -> None:
+    assert judged(tmp_path, train=f"tp world size: 2\n{named(9)}").culprits == [9]
+
+
+def test_open_mpi_tells_the_process(tmp_path: Path) -> None:
+    told = "mpirun detected:\n\n  Process name: [[26212,1],1]\n  Exit code:    3\n"
+    assert found(judged(tmp_path, mpi=told)) == (Status.FAILED, Cause.CRASH, [1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[rank{'9' * 5000}]: Traceback\n",
+        'Process 7: a\nThread 0123 (idle): "MainThread"\n    f (a.py:1)\n',
+        "[PG 0 " * 60_000,
+        "(" + "pid=1 " * 60_000,
+        "rank " * 60_000,
+    ],
+    ids=["digits", "stack", "groups", "processes", "ranks"],
+)
+def test_hostile_lines(tmp_path: Path, text: str) -> None:
+    assert not judged(tmp_path, rank0=text).culprits
+
+
+def test_the_end_of_a_very_large_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_LARGEST", 6 << 20)
+    filler = "some words that nobody reads\n" * 400_000
+    assert judged(tmp_path, train=filler + named(2)).culprits == [2]

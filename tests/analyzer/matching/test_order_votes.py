@@ -88,3 +88,9 @@ def test_without_a_call_before_it_nobody_votes() -> None:
     """Rings that begin at the place itself may be of other rounds."""
     for found in findings(16, (4, 5, 6), lost=2 * STEPS + 1):
         assert found.confidence <= 0.6
+
+
+def test_of_several_that_went_alike_none_is_named_alone() -> None:
+    """Five of eight left it out: three are no majority, and no one of them is the culprit."""
+    for found in findings(8, (0, 1, 2, 4, 5), rounds=4):
+        assert found.confidence <= 0.6 or found.culprits == [0, 1, 2, 4, 5]
