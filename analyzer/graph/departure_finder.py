@@ -186,8 +186,11 @@ class DepartureFinder:
 
     @cached_property
     def orders(self) -> ProgramOrders:
-        orders = read_rank_orders(self._merged, self._group_table, self._lookup, messages=False)
-        return ProgramOrders(orders, self._group_table.groups, self._replicas)
+        return ProgramOrders(self._collective_orders, self._group_table.groups, self._replicas)
+
+    @cached_property
+    def _collective_orders(self) -> RankOrders:
+        return read_rank_orders(self._merged, self._group_table, self._lookup, messages=False)
 
     @cached_property
     def _message_orders(self) -> RankOrders:
@@ -199,8 +202,7 @@ class DepartureFinder:
 
     @cached_property
     def _votes(self) -> OrderVotes:
-        orders = read_rank_orders(self._merged, self._group_table, self._lookup, messages=False)
-        return OrderVotes(orders.whole, self._group_table.groups)
+        return OrderVotes(self._collective_orders.whole, self._group_table.groups)
 
     @cached_property
     def _siblings(self) -> SiblingReplicas:

@@ -191,11 +191,8 @@ def _of_line(lines: Sequence[str], place: int, year: int) -> Iterator[ToldEnd]:
         return
 
 
-def told_by_itself(lines: Sequence[str], year: int) -> tuple[LoggedEnd | None, bool]:
-    """The end of the rank that wrote these lines, None where it went on, and whether it is certain.
-
-    A traceback that is the last thing in a log may have been caught: its rank may wait since.
-    """
+def told_by_itself(lines: Sequence[str], year: int) -> LoggedEnd | None:
+    """The end of the rank that wrote these lines; None where it went on, as far as they tell."""
     stamps: list[int | None] = []
     latest: int | None = None
     for line in lines:
@@ -205,17 +202,15 @@ def told_by_itself(lines: Sequence[str], year: int) -> tuple[LoggedEnd | None, b
         line = lines[place]
         sent = next((number for words, number in _DYING if words.search(line)), None)
         if sent is not None:
-            return LoggedEnd(signal=sent, at_ns=stamps[place]), True
+            return LoggedEnd(signal=sent, at_ns=stamps[place])
         if _UNCAUGHT.match(line):
-            return LoggedEnd(code=1, at_ns=stamps[place]), True
+            return LoggedEnd(code=1, at_ns=stamps[place])
     last = next((n for n in reversed(range(len(lines))) if lines[n].strip()), None)
     if last is not None:
         sent = next((number for words, number in _OF_SHELL if words.search(lines[last])), None)
         if sent is not None:
-            return LoggedEnd(signal=sent, at_ns=stamps[last]), True
-    if ends_with_traceback("\n".join(lines)):
-        return LoggedEnd(code=1, at_ns=latest), False
-    return None, False
+            return LoggedEnd(signal=sent, at_ns=stamps[last])
+    return LoggedEnd(code=1, at_ns=latest) if ends_with_traceback("\n".join(lines)) else None
 
 
 def ends_with_traceback(text: str) -> bool:

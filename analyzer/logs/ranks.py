@@ -50,8 +50,6 @@ class RankLog:
     text: str = ""
     #: None where nothing tells that it ended.
     ending: LoggedEnd | None = None
-    #: True where the ending is concluded from the last words of its log alone.
-    by_last_words: bool = False
     pid: int | None = None
     stacks: list[StackSample] = field(default_factory=list)
 
@@ -173,9 +171,9 @@ def _key(part: LogFile) -> Key:
 
 
 def _end(log: RankLog, told: LoggedEnd | None, year: int) -> None:
-    own, certain = told_by_itself(log.text.splitlines(), year)
+    own = told_by_itself(log.text.splitlines(), year)
     if told is None:
-        log.ending, log.by_last_words = own, own is not None and not certain
+        log.ending = own
         return
     at_ns = own.at_ns if own is not None and own.at_ns is not None else told.at_ns
     log.ending = LoggedEnd(told.code, told.signal, at_ns)

@@ -103,7 +103,7 @@ def test_lists_of_numbers_are_compared_whole() -> None:
 def test_a_refusal_is_frozen_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
-    (folder / "rank_0").write_bytes(b"nonsense")
+    (folder / "rank_0").write_bytes(b"\x01\x02\x03")  # a text would be a log
     corpus = tmp_path / "corpus"
     add_entry(corpus, "damaged/nonsense", folder, CorpusEntry(source="x", licence="x", truth=None))
     assert check(corpus, jobs=1) == 1
