@@ -65,7 +65,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
     elif facts.logs_alone:
         if not facts.success or any(view.failed for view in facts.ranks.values()):
             return None
-        why = f"The launcher says that all ranks succeeded: {facts.success[-200:]}"
+        why = f"A launcher says that all ranks which it started succeeded: {facts.success[-200:]}"
     else:
         graph = facts.graph
         if graph.waits or graph.missing or graph.divergences:

@@ -45,7 +45,7 @@ def add_logs(path: Path, worlds: Sequence[CaseFacts]) -> None:
     year = _year(path, logs)
     for facts in worlds:
         mine = logs if len(worlds) == 1 else [one for one in logs if _beside(one, facts, worlds)]
-        then = [one for one in mine if _is_of_then(one, facts.graph, year)]
+        then = [one for one in mine if _is_of_then(one, facts.graph)]
         job = divide(then, facts.graph.expected, year)
         _add(facts, job)
         reasons = {
@@ -58,10 +58,10 @@ def add_logs(path: Path, worlds: Sequence[CaseFacts]) -> None:
 def from_logs(path: Path, unusable: Sequence[Unusable]) -> CaseFacts | None:
     """Evidence of a folder of logs without any dump; None where there is no text."""
     logs = read_logs(path, _names(unusable))
-    year = _year(path, logs)
-    job = divide(logs, (), year)
     if not logs:
         return None
+    year = _year(path, logs)
+    job = divide(logs, (), year)
     known = range(job.world_size or max(job.ranks, default=-1) + 1)
     inputs = Inputs(
         ranks=len(job.ranks),
@@ -88,7 +88,7 @@ def _left(unusable: Sequence[Unusable], job: JobLogs, reasons: Mapping[str, str]
     ]
 
 
-def _is_of_then(log: LogFile, graph: WaitForGraph, year: int | None) -> bool:
+def _is_of_then(log: LogFile, graph: WaitForGraph) -> bool:
     """False if the times in a log are all of another day than what the dumps tell of."""
     created = [c.created_ns for c in graph.last_calls.values() if c.created_ns]
     if not created:

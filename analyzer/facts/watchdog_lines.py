@@ -33,8 +33,6 @@ _OPERATIONS = {
     "_allgather_base": "_all_gather_base",
     "alltoall": "all_to_all",
     "alltoall_base": "all_to_all",
-    "reduce_scatter": "reduce_scatter",
-    "_reduce_scatter_base": "_reduce_scatter_base",
 }
 _POINT_TO_POINT = frozenset({"send", "recv", "coalesced"})
 

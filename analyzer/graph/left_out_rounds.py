@@ -41,10 +41,10 @@ def name_left_out_collectives(
         elif first:
             waiter = min(place.waiters.keys() - {rank})
             call = calls.call(waiter, place.waiters[waiter], place.group.group, full=True)
-            instead = next(
-                calls.call(rank, mine.waiters[rank], mine.group.group, full=True)
-                for mine in waits.first(rank)
-            )
+            mine = next(iter(waits.first(rank)), None)
+            instead = None
+            if mine is not None:
+                instead = calls.call(rank, mine.waiters[rank], mine.group.group, full=True)
             yield Unmatched(call, instead, (rank,), by_rounds=True)
 
 

@@ -234,7 +234,7 @@ class RingReader:
         elif left is not None and (all(p2p) or not any(p2p)):
             deviating = (left,) if vote is None else vote.side_of(left)
         # Whoever could free all need not be who left the order.
-        keys = cycle.keys if vote is None or vote.allows(cycle.keys) else ()
+        keys = cycle.keys if any(p2p) or self._may_have_left(cycle.keys, cycle, vote) else ()
         self.cycles.append(
             Cycle(
                 ranks,
@@ -316,7 +316,12 @@ class RingReader:
         if vote is not None and vote.decided:
             return vote.fewer
         found = self._alone_out_of_order(cycle, vote)
-        return found if vote is None or vote.allows(found) else ()
+        return found if self._may_have_left(found, cycle, vote) else ()
+
+    def _may_have_left(self, ranks: Sequence[int], cycle: WaitCycle, vote: Vote | None) -> bool:
+        """False for ranks that keep to what all did before, or are some of those who went alike."""
+        kept = any(kept_order_alone(rank, cycle, self._lookup) for rank in ranks)
+        return not kept and (vote is None or vote.allows(ranks))
 
     def _alone_out_of_order(self, cycle: WaitCycle, vote: Vote | None) -> tuple[int, ...]:
         """Ranks that do by who came first, who changed, and what their own rounds tell."""
@@ -334,8 +339,7 @@ class RingReader:
             return changed
         alone = alone_in_order(cycle)
         if alone is not None:
-            kept = kept_order_alone(alone, cycle, self._lookup)
-            return () if kept or _may_be_more(vote, alone) else (alone,)
+            return () if _may_be_more(vote, alone) else (alone,)
         indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
         rank_ahead = find_rank_ahead(indices, self._lookup)
         if rank_ahead is None:

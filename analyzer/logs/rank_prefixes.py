@@ -106,14 +106,20 @@ def rank_named_in(line: str) -> int | None:
     return None if match is None else int(match["rank"] or match["member"])
 
 
+def _rank_of(line: str) -> int | None:
+    """The rank that torch, of any release, names in a line."""
+    rank = rank_named_in(line)
+    if rank is None and (match := _NAMED_ONCE.match(line)) is not None:
+        return int(match[1])
+    return rank
+
+
 def named_ranks(text: str) -> Counter[int]:
     """Number of lines of a log that bear the name of each rank, as torch or NCCL write it."""
     found: Counter[int] = Counter()
     communicators: list[tuple[int, int]] = []
     for line in text.splitlines():
-        rank = rank_named_in(line)
-        if rank is None and (match := _NAMED_ONCE.match(line)) is not None:
-            rank = int(match[1])
+        rank = _rank_of(line)
         if rank is not None:
             found[rank] += 1
         elif (match := _OF_COMMUNICATOR.search(line)) is not None:
@@ -127,8 +133,5 @@ def lines_of_ranks(text: str) -> dict[int | None, str]:
     """The lines of a log that several wrote by whose name they bear, None for those without."""
     found: dict[int | None, list[str]] = {}
     for line in text.splitlines():
-        rank = rank_named_in(line)
-        if rank is None and (match := _NAMED_ONCE.match(line)) is not None:
-            rank = int(match[1])
-        found.setdefault(rank, []).append(line)
+        found.setdefault(_rank_of(line), []).append(line)
     return {rank: "\n".join(lines) for rank, lines in found.items()}

@@ -9,11 +9,15 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.call_wording import name_group
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits, wait_evidence
-from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
+from hanglab.analyzer.facts.idle_time import (
+    captured_early,
+    is_unusually_idle,
+    moved_recently,
+    ranks_that_wait_for_long,
+)
 from hanglab.analyzer.facts.polls import poll_frequency, poll_words, polls
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.facts.thresholds import PAUSES
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
@@ -67,7 +71,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             elif (
                 cause is Cause.LOADER_STUCK
                 and moved_recently(view)
-                and _peers_wait_for_long(facts, rank)
+                and set(ranks_that_wait_for_long(facts)) - {rank}
             ):
                 cause, confidence, status = Cause.SLOW_INPUT, CANDIDATES, Status.SLOW
                 words = "its input has kept it all the while, though it moves"
@@ -148,16 +152,6 @@ def _peers_really_wait(facts: CaseFacts, view: RankView) -> bool:
         max(o.entered_ns, o.returned_ns or 0, o.wait_returned_ns or 0) for o in progress.operations
     )
     return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > AWAY_NS
-
-
-def _peers_wait_for_long(facts: CaseFacts, rank: int) -> bool:
-    """True if a peer has waited for it for as long as a hang takes, and out of all proportion."""
-    waiting = [facts.ranks.get(w.call.rank) for w in facts.graph.waits if w.call.rank != rank]
-    return any(
-        one.movement.quiet_s >= max(facts.hang_after_s, PAUSES * one.movement.longest_pause_s)
-        for one in waiting
-        if one is not None and one.movement is not None
-    )
 
 
 def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:

@@ -298,6 +298,16 @@ def test_many_who_stay_away_for_no_known_reason_are_not_accused_by_few() -> None
     assert "who holds" in verdict.advice
 
 
+def test_most_of_a_job_does_not_work_alone_and_is_not_healthy_while_one_waits() -> None:
+    """They ask for a lock again and again, which counts as movement; who has it waits for them."""
+    asking = [view(rank, user(36), wchan="0", quiet_s=0.1) for rank in (1, 2)]
+    verdict = conclude(job([waiting(0), *asking], outside=[1, 2], trigger="request"))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    # One rank that works while all others wait is told.
+    alone = conclude(job([waiting(0), waiting(2), asking[0]], outside=[1], trigger="request"))
+    assert (alone.cause, alone.culprits) == (Cause.RANK0_WORK, [1])
+
+
 def test_as_many_as_wait_are() -> None:
     views = [waiting(0), waiting(1), *(away(rank) for rank in (2, 3))]
     verdict = conclude(job(views, outside=[2, 3]))

@@ -96,8 +96,10 @@ def test_processes_of_two_hosts_with_one_number(tmp_path: Path) -> None:
     }
     table = TABLE.format(rank=2, local=2, code=-9, pid=73)
     xid = "kernel: NVRM: Xid (PCI:0000:2a:00): 79, pid=73, name=python, GPU has fallen off\n"
-    verdict = judged(tmp_path, **texts, table=table, dmesg=xid)
+    verdict = judged(tmp_path / "two", **texts, table=table, dmesg=xid)
     assert 6 not in verdict.culprits
+    one = judged(tmp_path / "one", pod0=texts["pod0"], train=timed_out(0), dmesg=xid)
+    assert (one.cause, one.culprits) == (Cause.GPU_FAULT, [2])
 
 
 def test_a_label_of_hosts_is_no_rank(tmp_path: Path) -> None:

@@ -94,3 +94,22 @@ def test_of_several_that_went_alike_none_is_named_alone() -> None:
     """Five of eight left it out: three are no majority, and no one of them is the culprit."""
     for found in findings(8, (0, 1, 2, 4, 5), rounds=4):
         assert found.confidence <= 0.6 or found.culprits == [0, 1, 2, 4, 5]
+
+
+@pytest.mark.parametrize("changed", [(0, 2), (1,)])
+def test_who_alone_keeps_to_the_order_of_the_round_before_is_not_accused(
+    changed: tuple[int, ...],
+) -> None:
+    """Two of three turned round what all did; one who does is named."""
+    dumps = []
+    for rank in range(3):
+        rows = [Row("all_reduce", n, group, True, extra=_at(10)) for n in (1, 2) for group in "01"]
+        order = "10" if rank in changed else "01"
+        rows += [Row("all_reduce", 3, group, False, extra=_at(10)) for group in order]
+        members = {"0": range(3), "1": range(3)}
+        dumps.append(columns(rank, rows, members=members))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    if len(changed) == 1:
+        assert found.culprits == [1]
+    else:
+        assert found.culprits != [1] or found.confidence <= 0.6
