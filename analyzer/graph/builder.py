@@ -134,7 +134,10 @@ class _Builder:
         hold_up_batches(waits)
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
+        strays = list(find_stray_messages(waits, group_table.groups))
         departure = self._departures.find(divergences, waits)
+        if departure is not None and {departure.rank, None}.isdisjoint(s.deviating for s in strays):
+            departure = None if strays else departure
         self._departures.label_silent(silent)
         label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)
@@ -142,10 +145,11 @@ class _Builder:
         added = added_calls(waits, self._calls)
         misdirected = find_misdirected(mismatches, merged, waits)
         met = [one.messages for one in misdirected if one.messages.messages]
-        unmatched = [one for one in met if not one.shifted]
+        unmatched = [one for one in strays if one.deviating is not None]
+        unmatched = unmatched or [one for one in met if not one.shifted]
         unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or [one for one in met if one.shifted]
-        unmatched = unmatched or list(find_stray_messages(waits, group_table.groups))
+        unmatched = unmatched or strays
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))

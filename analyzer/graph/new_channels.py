@@ -39,7 +39,8 @@ def find_stray_messages(
     """Messages without their other half that are the first of their groups, and the only ones.
 
     Between two who exchange them the same way in another group, again and again: either their rank
-    has taken the wrong group, or its peer has left them out.
+    has taken the wrong group, or its peer has left them out.  Where all else was issued, and the
+    other group lacks one of the rank's, it was that one.
     """
     for waiting in waits.operations.values():
         (rank, *_), peer = waiting.waiters, waiting.peer
@@ -54,15 +55,34 @@ def find_stray_messages(
             for half in waits.first(peer)
         ):
             continue  # They miss each other, in a ring of two.
-        if any(_exchanged(group, *ends) for group in groups if group is not waiting.group):
-            yield UnmatchedMessages((waiting,), frozenset(ends), None)
+        usual = [
+            posted
+            for group in groups
+            if group is not waiting.group and (posted := _exchanged(group, *ends)) is not None
+        ]
+        if usual:
+            # Nor has the one that it would have met there.
+            others = (o for o in waits.operations.values() if {*o.waiters, o.peer} != {*ends})
+            issued = not any(one.absent or one.unknown for one in others)
+            moved = issued and len(usual) == 1 and _lacks_one(rank, ends, usual[0])
+            yield UnmatchedMessages((waiting,), frozenset(ends), rank if moved else None)
 
 
-def _exchanged(group: ResolvedGroup, sender: int, receiver: int) -> bool:
-    """True if both ends have issued several messages from the one to the other in a group."""
+def _lacks_one(rank: int, ends: tuple[int, int], posted: tuple[int, int]) -> bool:
+    """True if the usual group lacks one message of ``rank``, all that there is of both issued."""
+    mine, theirs = posted if rank == ends[0] else reversed(posted)
+    return mine + 1 == theirs
+
+
+def _exchanged(group: ResolvedGroup, sender: int, receiver: int) -> tuple[int, int] | None:
+    """Numbers of messages that both ends have issued from the one to the other in a group.
+
+    None unless these are several.
+    """
     if group.doubtful or group.misnamed or not {sender, receiver} <= set(group.members):
-        return False
+        return None
     src, dst = (group.members.index(rank) for rank in (sender, receiver))
+    found = []
     for rank in (sender, receiver):
         progress = group.progress.get(rank)
         channels = progress.part.channels if progress is not None and progress.part else []
@@ -72,8 +92,9 @@ def _exchanged(group: ResolvedGroup, sender: int, receiver: int) -> bool:
             if _is_of(one, src, dst) and one.sends == (rank == sender)
         )
         if posted < USUAL_MESSAGES:
-            return False
-    return True
+            return None
+        found.append(posted)
+    return found[0], found[1]
 
 
 def _alone_in_group(rank: int, waiting: OpenOperation) -> bool:

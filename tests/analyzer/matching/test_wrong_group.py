@@ -166,3 +166,34 @@ def test_a_collective_of_a_subgroup_against_one_of_all(
         assert found.culprits == [odd]
     else:
         assert (found.culprits, found.confidence) == (list(subgroup), 0.6)
+
+
+@pytest.mark.parametrize("frames", [True, False])
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize(("wrong", "at"), [(1, 1), (2, 2), (3, 3)])
+def test_a_message_on_a_wrong_group_where_the_usual_one_lacks_it(
+    wrong: int, at: int, eager: bool, frames: bool
+) -> None:
+    """Hosts have issued all of a pipeline, so that its stages come to their second phase alike."""
+    dumps = []
+    for rank in range(4):
+        ends = [("recv", rank - 1)] if rank else []
+        ends += [("send", rank + 1)] if rank < 3 else []
+        back = [("recv", rank + 1)] if rank < 3 else []
+        back += [("send", rank - 1)] if rank else []
+        calls = [(*call, n) for n in range(5) for call in ends]
+        calls += [(*call, 5 + n) for n in range(5) for call in back]
+        rows = []
+        for half, peer, n in calls:
+            group = "0" if (rank, half, n) == (wrong, "recv", at) else "1"
+            arrow = "->" if half == "send" else "<-"
+            line = (20 if half == "recv" else 22) * frames
+            place = 1 + sum(row.group == group for row in rows)
+            op = f"{half} {rank}{arrow}{peer}"
+            ended = n < at or (eager and rank < wrong and n < 5)
+            rows.append(Row(op, 0, group, ended, p2p_seq=place, line=line))
+        rows.append(Row("all_reduce", 1, "0", False, line=40 * frames))
+        dumps.append(columns(rank, rows, members={"0": range(4), "1": range(4)}))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [wrong])
+    assert f"recv from rank {wrong - 1} (default_pg) has no counterpart" in found.summary
