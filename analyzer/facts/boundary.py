@@ -311,6 +311,7 @@ def join(
         return None
     joined = dump if dump is not None else RankDump(rank=rank, source=source)
     joined.sends_known = progress is not None
+    joined.boundary_only = dump is None
     if progress is not None:
         joined.steps_begun = tuple(progress.steps)
     for group in groups:

@@ -1,10 +1,14 @@
-"""Numbers of batches of sends and receives, as later releases of torch count them.
+"""Batches of sends and receives: their ends marked as such, and numbered as torch does from 2.6 on.
+
+No release marks the entry that ends a batch as one of messages: ``ProcessGroupNCCL::initWork`` asks
+the kind of the operation, which is "coalesced", not what it has been told.  So its number would be
+that of its group's last collective.
 
 Up to 2.5, starting a batch counts as a collective of its group, and the number of messages stays as
-it is; the entry that ends it need not be marked as one of messages.  So two ranks that exchange
-with more or fewer peers have the same collective under two numbers, and all batches have one.
-Later, a batch has the next number of messages (``startCoalescing`` and ``pointToPoint`` of
-``ProcessGroupNCCL.cpp``), and that is what everything behind this module reads.
+it is.  So two ranks that exchange with more or fewer peers have the same collective under two
+numbers, and all batches have one.  Later, a batch has the next number of messages
+(``startCoalescing`` and ``pointToPoint`` of ``ProcessGroupNCCL.cpp``), and that is what everything
+behind this module reads.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ def number_batches(entries: Entries) -> Entries:
     if not is_end.any() or not entries.is_p2p.any():
         return entries
     ends = is_end[entries.operation]
+    entries = replace(entries, is_p2p=entries.is_p2p | _ends_of_messages(entries, ends))
     names = {entries.group_names[number].name for number in np.unique(entries.group[ends])}
     groups = [np.flatnonzero(entries.in_group(name)) for name in sorted(names)]
     counted = [rows for rows in groups if _count_as_collectives(entries, rows, ends)]
@@ -39,6 +44,24 @@ def number_batches(entries: Entries) -> Entries:
     for rows in counted:
         _renumber(rows, ends, is_p2p, seq, p2p_seq, whole=whole)
     return replace(entries, is_p2p=is_p2p, seq=seq, p2p_seq=p2p_seq)
+
+
+def _ends_of_messages(entries: Entries, ends: Bool) -> Bool:
+    """Marks of the ends of batches that have the numbers of messages before them.
+
+    And of one whose messages the ring has dropped, if all other batches of its group are of such.
+    """
+    keys = np.stack([entries.group.astype(np.int64), entries.seq, entries.p2p_seq], axis=1)
+    _, key = np.unique(keys, axis=0, return_inverse=True)
+    key = key.reshape(-1)
+    found: Bool = ends & np.isin(key, key[entries.is_p2p & ~ends])
+    if int(entries.record_id[0]) > 0:
+        _, firsts = np.unique(entries.group, return_index=True)
+        for row in firsts[ends[firsts] & ~found[firsts]].tolist():
+            others = np.flatnonzero(ends & (entries.group == entries.group[row]))[1:]
+            messages = entries.is_p2p & (entries.group == entries.group[row])
+            found[row] = bool(messages.any()) and bool(found[others].all())
+    return found
 
 
 def _count_as_collectives(entries: Entries, rows: Int64, ends: Bool) -> bool:

@@ -198,6 +198,8 @@ class RankDump:
     entries: Entries | None = None
     #: True where only unfinished entries were dumped, or the ring dropped older ones.
     partial: bool = False
+    #: There was no dump: only calls that passed the Python boundary are known, but all of those.
+    boundary_only: bool = False
     #: Sends and receives that leave no entry would be known from the Python boundary.
     sends_known: bool = False
     #: What had to be left out of this file, in words; "" if nothing.

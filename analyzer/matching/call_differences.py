@@ -176,7 +176,8 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     for place in later.values():
         sides[place].later += 1
     sides.sort(key=lambda side: (-side.votes, min(side.ranks)))
-    unknown_calls = {r: why for r, why in missing_votes.unknown_calls.items() if r not in later}
+    heard = {*later, *_beneath_boundary(sequences, sides)}
+    unknown_calls = {r: why for r, why in missing_votes.unknown_calls.items() if r not in heard}
     missing_votes = replace(missing_votes, unknown_calls=unknown_calls)
     conforming = _conforming(sequences, seq, sides, missing_votes)
     if conforming and not keep_together(sequences, conforming.ranks, seq, (OPERATION,)):
@@ -234,6 +235,15 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
         unknown_calls=missing_votes.unknown_calls,
         unlisted=missing_votes.unlisted > 0,
     )
+
+
+def _beneath_boundary(sequences: Sequences, sides: Sequence[_Side]) -> frozenset[int]:
+    """Ranks that cannot have made the call of any side but the first.
+
+    These calls passed the Python boundary, and of those such a rank made none there.
+    """
+    fewer = {rank for side in sides[1:] for rank in side.ranks}
+    return sequences.boundary_only if fewer <= sequences.boundary_only else frozenset()
 
 
 def _at_line_of(

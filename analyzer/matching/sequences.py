@@ -26,6 +26,8 @@ class Sequences:
     group: ResolvedGroup
     histories: list[SignatureHistory]
     table: UInt64
+    #: Ranks of which those calls alone are known, all of them, that passed the Python boundary.
+    boundary_only: frozenset[int] = frozenset()
 
     def of(self, rank: int) -> tuple[int, Int32]:
         """First sequence number and codes of one rank."""
@@ -64,7 +66,8 @@ def sequences_of(merged: MergedSummaries, group: ResolvedGroup, table: UInt64) -
             if members.isdisjoint(history.windows):
                 continue
             histories.append(history)
-    return Sequences(group, histories, table)
+    boundary_only = {r for r in members if r in merged.ranks and merged.ranks[r].boundary_only}
+    return Sequences(group, histories, table, frozenset(boundary_only))
 
 
 def calls_under(

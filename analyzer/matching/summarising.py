@@ -41,6 +41,7 @@ def summarise(dump: RankDump) -> RankSummary:
     summary = RankSummary(rank=dump.rank, has_status=has_status, truncated=truncated)
     summary.nameless = compact(dump.nameless)
     summary.former = dict(dump.former)
+    summary.boundary_only = dump.boundary_only
     summary.empty = entries is None and not dump.status
     summary.activity = activity_of(dump)
     summary.emulated = dump.library_version == EMULATED_LIBRARY

@@ -184,6 +184,8 @@ class RankSummary:
     nameless: Members = ()
     #: The dump has neither an entry nor a status.
     empty: bool = False
+    #: See :attr:`RankDump.boundary_only`.
+    boundary_only: bool = False
     #: Sends and receives leave no entry (gloo, without what the Python boundary knows).
     silent_p2p: bool = False
     #: See :attr:`RankDump.former`.

@@ -257,7 +257,7 @@ class _View:
         enqueued = [dump.status[pg_id].enqueued for pg_id in known if pg_id in dump.status]
         if any(value is not None and value >= seq for value in enqueued):
             return Absent.NOT_RECORDED
-        if dump.damage:
+        if dump.damage or dump.boundary_only:
             return Absent.UNKNOWN
         if span is None and dump.partial:
             return Absent.NOT_RECORDED

@@ -237,7 +237,8 @@ class Launches:
         sequence = self.messages if is_p2p else self.collectives
         stream = current_stream()
         operation = stream.operation(name, make, held, comm)
-        entry = self._entry(name, inputs, outputs, is_p2p, operation)
+        # ``initWork`` asks the kind, and what ends a batch is neither send nor receive.
+        entry = self._entry(name, inputs, outputs, is_p2p and kind != "COALESCED", operation)
         if stream.capture is not None:
             # Neither the ring nor the watchdog hears of it, and no event of it can be asked for.
             stream.capture.append(Captured(name, make, held, comm))

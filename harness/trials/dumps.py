@@ -179,7 +179,8 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
             "time_discovered_completed_ns": None if seen is None else start_ns + int(seen * 1e6),
             "retired": entry.retired,
             "timeout_ms": 600_000 if group.backend == "nccl" else 1_800_000,
-            "is_p2p": entry.p2p > 0,
+            # Of a batch's end torch asks its own kind, which is neither send nor receive.
+            "is_p2p": entry.part is not None and entry.p2p > 0,
         }
         if version != "2.4":
             one |= {"thread_name": "python", "thread_id": str(140704563600256 + played.thread)}

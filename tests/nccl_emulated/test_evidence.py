@@ -78,6 +78,7 @@ def test_format_2_11_has_both_split_lists_of_an_exchange(run_ranks: Run, version
 
 
 def test_members_of_a_batch_stay_scheduled_and_its_end_completes(run_ranks: Run) -> None:
+    """That is not marked as a message (``ProcessGroupNCCL::initWork`` asks the kind of it)."""
     dump = _dump(run_ranks("evidence.py", "batches", 3)[1])
     rows = [
         (e["profiling_name"], e["state"], e["is_p2p"], e["p2p_seq_id"], e["collective_seq_id"])
@@ -86,7 +87,7 @@ def test_members_of_a_batch_stay_scheduled_and_its_end_completes(run_ranks: Run)
     assert rows == [
         ("nccl:send 1->2", "scheduled", True, 1, 0),
         ("nccl:recv 1<-0", "scheduled", True, 1, 0),
-        ("nccl:coalesced", "completed", True, 1, 0),
+        ("nccl:coalesced", "completed", False, 1, 0),
         ("nccl:all_reduce_barrier", "completed", False, 1, 1),
     ]
 

@@ -1,4 +1,7 @@
-"""Batches that count as collectives, as in torch up to 2.5, are read as those of later releases."""
+"""Batches of messages, whose ends no release marks as such, and that count as collectives up to 2.5.
+
+They are read as those of later releases with ends that are marked.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def entries_of(
             for peer in one:
                 add(f"send {rank}->{peer}", is_p2p=True)
                 add(f"recv {rank}<-{peer}", is_p2p=True)
-            add("coalesced", is_p2p=marked or not legacy)
+            add("coalesced", is_p2p=marked)
     return made
 
 
@@ -78,12 +81,30 @@ def read(entries: list[dict[str, Any]]) -> list[tuple[int, int, bool]]:
     ],
 )
 def test_numbers_are_those_of_later_releases(issued: list[Issued], marked: bool) -> None:
-    later = read(entries_of(issued, legacy=False))
+    later = read(entries_of(issued, legacy=False, marked=marked))
     assert read(entries_of(issued, legacy=True, marked=marked)) == later
     assert later == [
         (one["collective_seq_id"], one["p2p_seq_id"] * one["is_p2p"], one["is_p2p"])
         for one in entries_of(issued, legacy=False)
     ]
+
+
+@pytest.mark.parametrize(
+    ("issued", "lost", "marked"),
+    [
+        # The end alone of a batch of messages, as the later ones of its group are.
+        (["all_reduce", (1,), (2,), "all_reduce"], 3, True),
+        # Batches of collectives end in its group as well, or no message is left of it.
+        (["all_reduce", (1,), (2,), 2.0], 3, False),
+        (["all_reduce", (1,), "all_reduce"], 3, False),
+    ],
+)
+def test_an_end_whose_messages_the_ring_has_dropped(
+    issued: list[Issued], lost: int, marked: bool
+) -> None:
+    entries = entries_of(issued, legacy=False, marked=False)[lost:]
+    assert entries[0]["profiling_name"] == "nccl:coalesced"
+    assert read(entries)[0][2] is marked
 
 
 def test_a_ring_that_lost_its_first_entries_keeps_the_numbers_of_its_collectives() -> None:

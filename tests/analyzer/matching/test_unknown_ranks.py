@@ -15,7 +15,8 @@ from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status, Verdict
-from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.records import GroupRecord
 from tools.calibration.labelled_findings import uncalibrated
 
 DONE = [Row("all_reduce", 1), Row("all_reduce", 2)]
@@ -132,3 +133,29 @@ def test_a_recorded_job_hides_no_sends() -> None:
         dumps.append(joined)
     (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
     assert (finding.culprits, finding.confidence) == ([2, 3], 0.9)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("calls_of_last", [0, 1])
+def test_a_rank_without_a_dump_that_made_no_call_at_the_boundary(
+    recorded: bool, calls_of_last: int
+) -> None:
+    """Rank 2, whose dump died with it, called from Python; what 0 and 1 call DDP issues from C++.
+
+    Rank 3's dump died, too: its boundary tells that it was not in rank 2's call, unless it was.
+    """
+    groups = [GroupRecord(id="0", ranks=[0, 1, 2, 3], backend="gloo", description="default_pg")]
+    rows = [Row("all_reduce", n, inputs=((64,),), line=31, done=n < 5) for n in range(1, 6)]
+    dumps = [columns(rank, rows, backend="gloo", members=world(4)) for rank in (0, 1)]
+    for rank, count in ((2, 1), (3, calls_of_last)):
+        if rank == 3 and not recorded:
+            continue
+        calls = [
+            OperationCall(0, "allreduce", "0", 5, group_seq=4, shape=(1,), file="/t.py", line=36)
+        ][:count]
+        joined = join(rank, None, Progress(1, rank, 0, 0, -1, None, count, calls), groups, "")
+        assert joined is not None
+        dumps.append(joined)
+    found = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
+    told = [one.culprits for one in found if one.confidence > 0.6]
+    assert told == ([[2]] if recorded and not calls_of_last else [])
