@@ -237,7 +237,7 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     )
 
 
-def _beneath_boundary(sequences: Sequences, sides: Sequence[_Side]) -> frozenset[int]:
+def _beneath_boundary(sequences: Sequences, sides: list[_Side]) -> frozenset[int]:
     """Ranks that cannot have made the call of any side but the first.
 
     These calls passed the Python boundary, and of those such a rank made none there.

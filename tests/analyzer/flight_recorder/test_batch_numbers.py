@@ -1,6 +1,6 @@
-"""Batches of messages, whose ends no release marks as such, and that count as collectives up to 2.5.
+"""Batches of messages are read as those of later releases, with ends that are marked as messages.
 
-They are read as those of later releases with ends that are marked.
+No release of torch marks them, and up to 2.5 such batches count as collectives.
 """
 
 from __future__ import annotations
