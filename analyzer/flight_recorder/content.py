@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hanglab.analyzer.flight_recorder.autograd_threads import as_calls_of_waiters
 from hanglab.analyzer.flight_recorder.batch_numbers import number_batches
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, GroupStatus, RankDump
 from hanglab.analyzer.flight_recorder.decoding import Decoded
@@ -66,7 +67,7 @@ def read_content(
                 raise DumpError("its entries nest too deeply") from None
             if whole is not None:
                 dump.entries = whole(dump.entries)
-            dump.entries = number_batches(dump.entries)
+            dump.entries = as_calls_of_waiters(number_batches(dump.entries))
             dump.names = _names(dump.entries)
     dump.partial = _partial(dump)
     if damages:

@@ -13,7 +13,7 @@ from hanglab.harness.trials.faults import (
     random_fault,
     renamed,
 )
-from hanglab.harness.trials.losses import KINDS, random_loss
+from hanglab.harness.trials.losses import KINDS, lines_of_backward, random_loss
 from hanglab.harness.trials.player import Play
 from hanglab.harness.trials.programs import Program, Transport, issues_of
 from hanglab.harness.trials.shapes import shapes_of
@@ -113,4 +113,6 @@ def assemble(seed: int, random: Random, program: Program, kind: str) -> Trial | 
     loss = random_loss(random, played, kinds_of_loss)
     if not faults and random.random() < 0.5:
         loss = replace(loss, waited_s=random.uniform(0.05, 10))
-    return Trial(seed, program, faults, played, loss)
+    # Drawn beside the others, so that a seed's program and losses stay what they were.
+    backward = lines_of_backward(Random(f"{seed} backward"), played)
+    return Trial(seed, program, faults, played, replace(loss, backward=backward))

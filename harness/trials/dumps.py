@@ -16,6 +16,8 @@ from hanglab.harness.trials.programs import Group, Issue, Program, issues_of
 START_NS = 1_795_222_000_000_000_000
 #: Milliseconds between two looks of NCCL's watchdog, which retires what has ended.
 WATCHDOG_MS = 100.0
+#: Number of the thread that makes calls of a backward pass.
+BACKWARD_THREAD = 9
 #: How long after the job its files were copied, where they lost their times: later than anybody
 #: would have dumped it.
 COPIED_S = 3 * 86_400.0
@@ -183,7 +185,12 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
             "is_p2p": entry.part is not None and entry.p2p > 0,
         }
         if version != "2.4":
-            one |= {"thread_name": "python", "thread_id": str(140704563600256 + played.thread)}
+            handed_over = played.thread == 0 and played.step.line in loss.backward
+            thread = BACKWARD_THREAD if handed_over else played.thread
+            one |= {
+                "thread_name": "pt_autograd_0" if handed_over else "python",
+                "thread_id": str(140704563600256 + thread),
+            }
         if loss.frames:
             frame = {"name": f"part_{played.thread}", "filename": "/job/train.py"}
             one = {"frames": [{**frame, "line": played.step.line}], **one}

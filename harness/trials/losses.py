@@ -7,6 +7,7 @@ from math import inf
 from random import Random
 
 from hanglab.harness.trials.player import Play
+from hanglab.harness.trials.programs import issues_of
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Loss:
     versions: tuple[str, ...] = ()
     json: frozenset[int] = frozenset()
     frames: bool = True
+    #: Lines whose calls autograd's thread makes for the rank's first one, which waits for it.
+    backward: frozenset[int] = frozenset()
     #: Entries of gloo groups stand in the rings of NCCL's.
     gloo_beside: bool = True
     file_times: bool = True
@@ -49,6 +52,16 @@ KINDS = (
 def no_loss(play: Play, waited_s: float = 600.0) -> Loss:
     size = play.program.size
     return Loss((inf,) * size, waited_s, rings=(2000,) * size, versions=("2.10",) * size)
+
+
+def lines_of_backward(random: Random, play: Play) -> frozenset[int]:
+    """Some lines of the first threads, in each fourth job; torch hands no calls of gloo over."""
+    program = play.program
+    if random.random() < 0.75 or any(one.backend == "gloo" for one in program.groups.values()):
+        return frozenset()
+    steps = [step for threads in program.ranks for step in threads[0]]
+    lines = sorted({issue.line for step in steps for issue in issues_of(step)})
+    return frozenset(random.sample(lines, random.randint(0, max(0, len(lines) - 1))))
 
 
 def random_loss(random: Random, play: Play, kinds: tuple[str, ...]) -> Loss:

@@ -910,3 +910,31 @@ def test_a_stage_that_stands_idle_is_missing_however_much_the_rings_have_lost(fu
     ]
     graph = build_wait_for_graph(dumps)
     assert [(sink.rank, sink.unknown) for sink in graph.sinks] == [(2, not further)]
+
+
+@pytest.mark.parametrize("backward", ["pt_autograd_0", "python"])
+def test_a_backward_pass_waits_behind_what_its_rank_waits_to_receive(backward: str) -> None:
+    """Two stages of two ranks each: both of the second have the pass's collective behind a receive
+    that rank 1 never sends.  What a thread of its own issues waits for nothing of the other.
+    """
+    main = {"thread_name": "python", "thread_id": "1"}
+    extra = {"thread_name": backward, "thread_id": "2"}
+    rows: dict[int, list[Row]] = {rank: [] for rank in range(4)}
+    for step in range(3):
+        for rank in range(4):
+            half, peer = ("send", rank + 2) if rank < 2 else ("recv", rank - 2)
+            if (rank, step) == (1, 2):
+                continue
+            open_ = step == 2 and rank == 3
+            op = f"{half} {rank}{'->' if rank < 2 else '<-'}{peer}"
+            rows[rank].append(Row(op, 0, "0", not open_, p2p_seq=step + 1, extra=main))
+        for rank in (2, 3):
+            rows[rank].append(Row("all_gather", step + 1, "1", step < 2, extra=extra))
+    members = {"0": range(4), "1": (2, 3)}
+    dumps = [columns(rank, mine, members=members) for rank, mine in rows.items()]
+    graph = build_wait_for_graph(dumps)
+    if backward == "python":
+        assert graph.stalled
+        return
+    assert not graph.stalled
+    assert [sink.rank for sink in graph.sinks] == [1]
