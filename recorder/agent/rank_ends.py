@@ -13,6 +13,7 @@ from hanglab.recorder.agent.capture import ended, failing, told
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.folders import parse_rank_folder
 from hanglab.recorder.case.records import Clock, Exit
 from hanglab.recorder.case.writer import clock, write
 
@@ -32,7 +33,16 @@ class RankEnds:
         self.ending = False
         #: When a rank was first seen to have failed (monotonic), and how.
         self.failure: tuple[float, str] | None = None
+        #: The latest attempt that has ranks, and when it was seen: who had ended was started anew.
+        self._attempt, self._since = 0, clock()
         self._vanished: dict[Path, tuple[float, Clock]] = {}
+
+    def started_anew(self, attempt: int) -> bool:
+        """Ranks of an attempt have registered; True if it is a later one: failures are past."""
+        if attempt <= self._attempt:
+            return False
+        self._attempt, self._since, self.failure = attempt, clock(), None
+        return True
 
     def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
         """Ranks that have ended without anybody having said how.  ``last``: nobody will."""
@@ -70,7 +80,9 @@ class RankEnds:
                 write(folder, files.EXIT, end)
             except OSError as error:
                 self._miss(files.EXIT.name, f"could not be written: {error}", rank)
-        if unexpected or failing(end):
+        number = parse_rank_folder(folder.name)
+        past = number is not None and number[1] < self._attempt
+        if (unexpected or failing(end)) and not (past and end.at.mono_ns < self._since.mono_ns):
             self.failed(f"rank {rank} {told(end)}")
 
     def failed(self, detail: str) -> None:

@@ -186,11 +186,22 @@ class Session:
             found += self._unregistered.look(self._watcher)
         for rank in found:
             self._follow(rank)
+        if found and self._rank_ends.started_anew(max(rank.attempt for rank in found)):
+            self._look_at_new_attempt()
         self._host.follow(self._watcher.alive)
         dumped = self._dumps.look()
         if dumped and self._dumped is None:
             names = ", ".join(map(str, sorted(dumped)))
             self._dumped = time.monotonic(), f"torch wrote the dump of rank {names} by itself"
+
+    def _look_at_new_attempt(self) -> None:
+        """What was captured of ranks that ended, and were started anew, is past."""
+        trigger = self._job.trigger
+        if not self._captured or not self._unaided or trigger is None or trigger.kind != "exit":
+            return
+        if not self._several:
+            self._forget_capture()
+        self._tell("resumed")
 
     def _follow(self, rank: WatchedRank) -> None:
         self._rank_ends.watch.add(rank)
