@@ -7,6 +7,7 @@ a code, even with success.
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import replace
 from functools import partial
@@ -16,10 +17,14 @@ from hanglab.analyzer.facts.error_texts import ABORTED, gave_up
 from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case import evidence_files as files
 
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _KILL = frozenset({signal.SIGKILL})
+#: What torchrun's agent says of each process that it asks to end
+#: (torch/distributed/elastic/multiprocessing/api.py).
+_ASKED = re.compile(r"Sending process (\d{1,9}) closing signal ")
 
 
 def failures(facts: CaseFacts) -> list[Failure]:
@@ -29,7 +34,12 @@ def failures(facts: CaseFacts) -> list[Failure]:
 
 
 def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
-    for those in (_ended_after_failure, partial(_ended_together, facts), partial(_killed, facts)):
+    for those in (
+        partial(_asked_to_end, facts),
+        _ended_after_failure,
+        partial(_ended_together, facts),
+        partial(_killed, facts),
+    ):
         ranks = {t.view.rank for t in those(found)}
         found = [
             replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
@@ -37,6 +47,18 @@ def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
         ]
     found = _after_first_sticky(_left_within_operations(facts, found))
     return _lost_no_rank(_aborted_for_no_reason(facts, found))
+
+
+def _asked_to_end(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
+    """Ranks that their launcher says to have ended."""
+    asked = {
+        (name, int(pid))
+        for name, host in facts.hosts.items()
+        for pid in _ASKED.findall(host.read(files.HOST_STDERR))
+    }
+    return [
+        t for t in found if _ended_by(t, _SENT | _KILL) and (t.view.host, t.view.pid) in asked
+    ]
 
 
 def _lost_no_rank(found: list[Failure]) -> list[Failure]:

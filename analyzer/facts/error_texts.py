@@ -94,6 +94,17 @@ MISMATCH_FOUND = _row(
     "is running collective: CollectiveFingerPrint(SequenceNumber=77, OpType=REDUCE)",
     "torch ProcessGroupWrapper.cpp, TORCH_DISTRIBUTED_DEBUG=DETAIL (pytorch#100214)",
 )  # fmt: skip
+#: Ranks within the group; of sizes each that differs from process 0 tells its own.
+UNLIKE_MODELS = _row(
+    Kind.CONSEQUENCE, None,
+    r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, "
+    r"while rank (?P<other>\d+) has inconsistent (?P<theirs>\d+) params"
+    r"|params\[(?P<place>\d+)\] in this process with sizes \[(?P<sizes>[\d, ]*)\] "
+    r"appears not to match",
+    "DDP expects same model across all ranks, but Rank 2 has 6 params, while rank 0 has "
+    "inconsistent 4 params.",
+    "torch reducer.cpp, verify_params_across_processes; a stranger's job on gloo",
+)  # fmt: skip
 #: Ranks within the group that saves or loads; each rank of it raises the same.
 RANKS_THAT_FAILED = _row(
     Kind.CONSEQUENCE, None,
@@ -303,6 +314,7 @@ ROWS: tuple[ErrorText, ...] = (
         "NCCL: what the caller itself asked for"),
     REFUSED_SIZE,
     MISMATCH_FOUND,
+    UNLIKE_MODELS,
     MISSED_BARRIER,
     AT_BARRIER,
     RANKS_THAT_FAILED,

@@ -51,6 +51,9 @@ PHRASES = (
     r"corrupted size", r"stack smashing detected", r"std::bad_alloc", r"Pair is not connected",
     r"state_ >= CONNECTED", r"monitoredBarrier", r"Monitored Barrier", r"connectFullMesh",
     r"CheckpointException ranks:dict_keys", r"Detected mismatch between collectives on ranks",
+    r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, "
+    r"while rank \d+ has inconsistent \d+ params",
+    r"params\[\d+\] in this process with sizes \[[\d, ]*\] appears not to match",
     r"posix_fallocate failed", r"Failed to CUDA \w+alloc", r"shared memory object",
     r"Unable to determine the device handle for GPU",
 )  # fmt: skip

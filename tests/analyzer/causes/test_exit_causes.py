@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from views import C10D, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress_records import GroupCounter
+from hanglab.recorder.case.reader import HostCase
 from hanglab.recorder.case.records import (
     Clock,
     CodeLoop,
@@ -379,6 +384,30 @@ def test_a_rank_that_is_ended_before_its_peers_lose_it_crashed() -> None:
             v.exit.at = Clock(5000, 5000)
     verdict = conclude(job(views, trigger="exit"))
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
+
+
+@pytest.mark.parametrize(
+    ("views", "asked", "culprits"),
+    [
+        # Its launcher tells which it has ended: all but the one that was ended from outside.
+        ([sent(0), sent(1, at=1600), lost(2), sent(3, at=1500)], (0, 1), [3]),
+        # And that it ended this one, though that was noted before the end of the one that failed.
+        ([sent(0, at=2900), lost(1), sent(2)], (0, 2), []),
+        ([sent(0, at=2900), lost(1), sent(2)], (2,), [0]),
+    ],
+)
+def test_a_launcher_tells_whom_it_ended(
+    tmp_path: Path, views: list[RankView], asked: tuple[int, ...], culprits: list[int]
+) -> None:
+    words = "W1130 17:57:24.562000 9 api.py:1028] Sending process {} closing signal SIGTERM\n"
+    told = "".join(words.format(views[rank].pid) for rank in asked)
+    (tmp_path / files.HOST_STDERR.name).write_text(told)
+    for one in views:
+        if one.exceptions and one.exit is not None:
+            one.exit.at = Clock(3000, 3000)
+    known = job(views, trigger="exit")
+    known.hosts[views[0].host] = HostView(case=HostCase(tmp_path, []))
+    assert conclude(known).culprits == culprits
 
 
 def test_a_job_that_is_ended_from_outside_accuses_nobody() -> None:

@@ -1,0 +1,64 @@
+"""Models that differ from rank to rank, as DistributedDataParallel tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from views import job, raised, user, view
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.verdict import Cause, Status, Verdict
+
+
+def verdict(texts: Mapping[int, str], size: int) -> Verdict:
+    views = [
+        raised(view(rank), "RuntimeError", texts[rank], user(17), at=rank)
+        if rank in texts
+        else view(rank)
+        for rank in range(size)
+    ]
+    return conclude(job(views, trigger="exit"))
+
+
+@pytest.mark.parametrize("odd", [0, 1, 3])
+def test_of_numbers_of_parameters_the_one_that_has_another(odd: int) -> None:
+    """Each is told the first that differs from it."""
+    counts = {rank: 6 if rank == odd else 4 for rank in range(4)}
+    texts = {}
+    for rank, count in counts.items():
+        other = next(one for one in counts if counts[one] != count)
+        texts[rank] = (
+            f"DDP expects same model across all ranks, but Rank {rank} has {count} params, "
+            f"while rank {other} has inconsistent {counts[other]} params."
+        )
+    found = verdict(texts, 4)
+    assert (found.status, found.cause) == (Status.FAILED, Cause.SIZE_MISMATCH)
+    assert found.culprits == [odd]
+    assert f"rank {odd} has 6 parameters, the others 4 parameters" in found.summary
+    assert "same model" in found.findings[0].advice
+
+
+def unlike(ranks: list[int]) -> dict[int, str]:
+    return {
+        rank: f"[{rank}]: params[2] in this process with sizes [4, 8] appears not to match sizes "
+        "of the same param in process 0."
+        for rank in ranks
+    }
+
+
+@pytest.mark.parametrize(
+    ("raising", "culprits"), [([2], [2]), ([1, 2, 3], [0]), ([1, 3], [0, 1, 2, 3])]
+)
+def test_of_sizes_all_that_differ_from_the_first_raise(
+    raising: list[int], culprits: list[int]
+) -> None:
+    found = verdict(unlike(raising), 4)
+    assert (found.cause, found.culprits) == (Cause.SIZE_MISMATCH, culprits)
+    assert (found.confidence > 0.9) == (len(culprits) == 1)
+
+
+def test_numbers_that_are_of_no_rank_tell_of_none() -> None:
+    text = "DDP expects same model across all ranks, but Rank 7 has 1 params, "
+    found = verdict({1: f"{text}while rank 0 has inconsistent 2 params."}, 2)
+    assert Cause.SIZE_MISMATCH not in {one.cause for one in found.findings}
