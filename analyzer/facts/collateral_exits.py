@@ -56,9 +56,7 @@ def _asked_to_end(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
         for name, host in facts.hosts.items()
         for pid in _ASKED.findall(host.read(files.HOST_STDERR))
     }
-    return [
-        t for t in found if _ended_by(t, _SENT | _KILL) and (t.view.host, t.view.pid) in asked
-    ]
+    return [t for t in found if _ended_by(t, _SENT | _KILL) and (t.view.host, t.view.pid) in asked]
 
 
 def _lost_no_rank(found: list[Failure]) -> list[Failure]:
