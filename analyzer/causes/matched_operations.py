@@ -67,7 +67,8 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
             finding = _at_its_stack(facts, finding)
         others = alternatives(cause, finding)
         if finding.cause is Cause.UNEVEN_INPUTS and finding.confidence <= PLAUSIBLE:
-            others = [*others, (cause, finding.culprits, ALTERNATIVE)]
+            # It may as well have come to the end of as many steps without one's operation.
+            others = [*others, (Cause.SKIPPED_COLLECTIVE, finding.culprits, ALTERNATIVE)]
         yield Proposal(finding=finding, alternatives=others)
     if facts.case:
         yield from _decided_by_loops(facts)

@@ -6,6 +6,9 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import ProgramEnd
 
+#: Advice for ranks that did.
+ENDED_ITSELF = "It ended itself at that line: see what leads there, and whether its peers know."
+
 
 def ending_call(view: RankView) -> ProgramEnd | None:
     """The call that ended the rank, or that takes it to its end; None where none is known to.

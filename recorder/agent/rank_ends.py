@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from hanglab.recorder.case.writer import clock, write
 _WAIT_S = 0.5
 
 UNTOLD = "nobody told how it ended"
+#: Of the main thread, an error of gloo or of the store that says so.
+_TIMEOUT = re.compile(r'"message": "[^"]{0,400}(?:[Tt]imed out|[Tt]imeout).*"main": true')
 
 
 class RankEnds:
@@ -35,14 +38,32 @@ class RankEnds:
         self.failure: tuple[float, str] | None = None
         #: The latest attempt that has ranks, and when it was seen: who had ended was started anew.
         self._attempt, self._since = 0, clock()
+        #: When a rank was first seen to have lost its patience with a peer (monotonic), and who.
+        self.gave_up: tuple[float, str] | None = None
         self._vanished: dict[Path, tuple[float, Clock]] = {}
 
     def started_anew(self, attempt: int) -> bool:
         """Ranks of an attempt have registered; True if it is a later one: failures are past."""
         if attempt <= self._attempt:
             return False
-        self._attempt, self._since, self.failure = attempt, clock(), None
+        self._attempt, self._since = attempt, clock()
+        self.failure = self.gave_up = None
         return True
+
+    def look_for_timeouts(self, ranks: list[WatchedRank]) -> None:
+        """Ranks whose main thread was ended by a time limit, and whose processes are not yet.
+
+        Once they are, the launcher ends the one that they have waited for.
+        """
+        for rank in ranks:
+            if self.gave_up is not None:
+                return
+            try:
+                text = (rank.folder / files.EXCEPTIONS.name).read_text(errors="replace")
+            except OSError:
+                continue
+            if any(_TIMEOUT.search(line) for line in text.splitlines()):
+                self.gave_up = time.monotonic(), f"a time limit struck on rank {rank.rank}"
 
     def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
         """Ranks that have ended without anybody having said how.  ``last``: nobody will."""

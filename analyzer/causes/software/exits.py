@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.failures import (
     printed_failure,
 )
 from hanglab.analyzer.facts.loader_waits import queue_words
-from hanglab.analyzer.facts.program_ends import ending_call
+from hanglab.analyzer.facts.program_ends import ENDED_ITSELF, ending_call
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -50,15 +50,13 @@ _KILLED = (
     "(dmesg -T), for limits of its container or scheduler, and for whoever may end processes there."
 )
 
-_LEFT = "It ended itself at that line: see what leads there, and whether its peers know."
-
 
 def _advice(failures: list[Failure]) -> str | None:
     """Advice for ranks that ended by no error of theirs; None where the cause's own is right."""
     if all(ended_by_others(one) for one in failures):
         return _KILLED
     if all(one.source == "exit" and ending_call(one.view) is not None for one in failures):
-        return _LEFT
+        return ENDED_ITSELF
     return None
 
 

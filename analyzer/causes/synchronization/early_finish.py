@@ -8,7 +8,11 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
 from hanglab.analyzer.facts.loops import classify_left_loop
-from hanglab.analyzer.facts.program_ends import describe_program_end
+from hanglab.analyzer.facts.program_ends import (
+    ENDED_ITSELF,
+    describe_program_end,
+    ending_call,
+)
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -39,6 +43,12 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
         location=location,
         collective=collective_ref(open_calls[0]) if open_calls else None,
     )
+
+
+def _left_at_once(facts: CaseFacts, ranks: list[int]) -> bool:
+    """True if all of them called ``os._exit``, which few do where a program comes to its end."""
+    calls = [ending_call(facts.ranks[rank]) for rank in ranks]
+    return all(call is not None and call.how == "os._exit" for call in calls)
 
 
 def _left(facts: CaseFacts, rank: int) -> str:
@@ -83,5 +93,6 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
             for r in early
         ],
         location=location,
+        advice=f"{ENDED_ITSELF} {cause.advice}" if _left_at_once(facts, early) else None,
         alternatives=alternatives,
     )

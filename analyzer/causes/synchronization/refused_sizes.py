@@ -47,8 +47,10 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
         sized = own is not None and own.arguments.input_sizes
         calls = [] if sized else _agreed(facts, rank)
         if not calls:
-            elsewhere = _only_sender(facts, view, received, expected) or _elsewhere(
-                facts, view, received, expected
+            elsewhere = (
+                _only_sender(facts, view, received, expected)
+                or _elsewhere(facts, view, received, expected)
+                or _ahead(facts, view, received, expected)
             )
             if elsewhere is not None:
                 yield elsewhere
@@ -196,6 +198,46 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         location=line,
         # One operation may have two lines, by a branch on the rank.
         alternatives=[(Cause.SIZE_MISMATCH, [view.rank], LIKELY_ALTERNATIVE)],
+    )
+
+
+def _ahead(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
+    """The aborted rank alone had come to a call at the Python boundary that its peers lack.
+
+    Their dumps died with them, but their boundaries tell that nobody was in it: what came is of
+    what DistributedDataParallel issues beneath.
+    """
+    own = facts.graph.last_calls.get(view.rank)
+    line = _line(own)
+    if own is None or own.seq is None or line is None or not view.inside_operation:
+        return None
+    peers = [rank for rank in own.group.members if rank != view.rank]
+    recorded = [rank for rank in peers if rank in facts.ranks and facts.ranks[rank].progress]
+    last = [call for peer in peers if (call := facts.graph.last_calls.get(peer)) is not None]
+    if len(peers) < _FEWEST_AGREEING or len(recorded) < len(peers):
+        return None
+    if any(call.group != own.group or (call.seq or 0) >= own.seq for call in last):
+        return None
+    if not is_piece(own, expected) or is_piece(own, received):
+        return None
+    return propose(
+        facts,
+        Cause.COLLECTIVE_MISMATCH,
+        [view.rank],
+        confidence=CANDIDATES,
+        summary=f"Rank {view.rank} was in {own.op} number {own.seq}, which none of its peers had "
+        f"called by then: it expected {expected} bytes and received {received}, of what they were "
+        "in, and gloo aborted it.",
+        evidence=[
+            Evidence(
+                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
+            ),
+            Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
+            *(Evidence("progress", peer, "had not called it") for peer in peers[:8]),
+        ],
+        collective=collective_ref(own),
+        location=line,
+        alternatives=[(Cause.SKIPPED_COLLECTIVE, [view.rank], LIKELY_ALTERNATIVE)],
     )
 
 

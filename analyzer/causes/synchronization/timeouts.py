@@ -14,6 +14,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import WATCHDOG_TIMEOUT
 from hanglab.analyzer.facts.failures import Failure
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import ALTERNATIVE, SEEN
@@ -82,7 +83,8 @@ def _abandoned_wait(facts: CaseFacts, found: list[Failure]) -> _AbandonedWait | 
         (t for t in found if t.gave_up and t.at_ns is not None and t.source == "exceptions"),
         key=lambda t: (t.at_ns or 0, t.view.rank),
     )
-    call = facts.blocked(gave_up[0].view.rank) if gave_up else None
+    first = gave_up[0].view.rank if gave_up else ABSENT
+    call = facts.blocked(first) or _failed_last(facts, first)
     if call is None or call.seq is None:
         return None
     entries = {t.view.rank: _entered(facts, t.view.rank, call) for t in gave_up}
@@ -91,6 +93,15 @@ def _abandoned_wait(facts: CaseFacts, found: list[Failure]) -> _AbandonedWait | 
     if call.rank not in waited or until_ns is None:
         return None
     return _AbandonedWait(call, waited[call.rank], until_ns, tuple(sorted(waited)))
+
+
+def _failed_last(facts: CaseFacts, rank: int) -> Call | None:
+    """The last operation of a rank on gloo, whose buffer calls finished what failed, too."""
+    call, dump = facts.graph.last_calls.get(rank), facts.dumps.get(rank)
+    if call is None or dump is None or dump.entries is None or not call.completed:
+        return None
+    backends = {operation.backend for operation in dump.entries.operations}
+    return call if backends == {"gloo"} else None
 
 
 def _caught_by_watchdog(facts: CaseFacts) -> _AbandonedWait | None:
@@ -144,13 +155,26 @@ def _late(facts: CaseFacts, abandoned: _AbandonedWait) -> dict[int, int | None]:
         came = _entered(facts, rank, abandoned.call)
         if came is None:
             sink = facts.sink(rank)
-            if sink is None or not sink.outside or sink.hidden:
+            if sink is None and not _tells_all(facts, rank):
+                continue
+            if sink is not None and (not sink.outside or sink.hidden):
                 continue
         elif came <= abandoned.until_ns:
             continue
         if not _waited_elsewhere(view, abandoned):
             late[rank] = came
     return late
+
+
+def _tells_all(facts: CaseFacts, rank: int) -> bool:
+    """True if the rank's dump would hold what it had entered last, and nothing of it is open.
+
+    Where all has ended nobody is seen to wait for it.
+    """
+    dump = facts.dumps[rank]
+    return not (
+        facts.graph.waits or dump.boundary_only or dump.damage or facts.graph.unfinished.get(rank)
+    )
 
 
 def _waited_elsewhere(view: RankView, abandoned: _AbandonedWait) -> bool:

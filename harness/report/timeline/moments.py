@@ -11,7 +11,7 @@ from hanglab.harness.report.timeline.spans import Moment
 _TRIGGERS = {
     "no_progress": "captured, as nothing moved",
     "exit": "captured, as a rank ended",
-    "timeout_dump": "captured, as a timeout had dumped",
+    "timeout_dump": "captured, as a time limit had struck",
     "deadline": "captured at the deadline",
     "request": "captured on request",
     "interrupt": "captured at an interrupt",

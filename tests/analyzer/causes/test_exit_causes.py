@@ -178,6 +178,20 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
 
 
+@pytest.mark.parametrize(("how", "told"), [("os._exit", True), ("sys.exit", False)])
+def test_advice_for_a_rank_that_ended_itself_is_to_look_where(how: str, told: bool) -> None:
+    """A program may come to its end by ``sys.exit(main())``."""
+    left = ended(view(1))
+    left.program_ends = [ProgramEnd(Clock(1, 1), how, 0, user(14))]  # type: ignore[arg-type]
+    if how == "sys.exit":
+        left.program_ends.append(ProgramEnd(Clock(2, 2), "end", 0))
+    known = job([left, lost(0), lost(2)], trigger=None)
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 6, 2: 9}}
+    verdict = conclude(known)
+    assert verdict.culprits == [1]
+    assert ("see what leads there" in verdict.findings[0].advice) == told
+
+
 @pytest.mark.parametrize(
     ("loops", "cause"),
     [([], Cause.SKIPPED_COLLECTIVE), ([CodeLoop(5, 20, None)], Cause.UNEVEN_INPUTS)],

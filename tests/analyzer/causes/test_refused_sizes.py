@@ -258,3 +258,38 @@ def test_a_size_of_another_operation_of_the_job_is_that_operation(
     assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, cause, [0])
     assert verdict.location is None
     assert ("11, 32" in verdict.summary) == (cause is Cause.COLLECTIVE_MISMATCH)
+
+
+@pytest.mark.parametrize(
+    ("behind", "recorded", "received", "named"),
+    [
+        # Its peers had called the same line once less; what came is none of this call.
+        (40, True, 432, True),
+        (None, True, 432, True),
+        # One of them is in it as well, nobody knows of one what it called, or it may be of that.
+        (48, True, 432, False),
+        (40, False, 432, False),
+        (40, True, 4, False),
+    ],
+)
+def test_without_any_buffer_the_boundary_tells_who_alone_came_to_a_call(
+    behind: int | None, recorded: bool, received: int, named: bool
+) -> None:
+    aborted = progress(ended(view(0), code=None, signal=signal.SIGABRT), 5)
+    aborted.stderr = WORDS.format(received, 4)
+    assert aborted.progress is not None
+    aborted.progress.operations = [OperationCall(0, "allreduce", "0", 1, 2, 2)]
+    peers = [ended(view(rank), code=None, signal=signal.SIGTERM) for rank in (1, 2, 3)]
+    known = job([aborted, *(progress(p, 5) if recorded else p for p in peers)], trigger=None)
+    group = known.graph.groups[0]
+    given = Arguments(input_sizes=((1,),), input_dtypes=("Float",))
+    known.graph.last_calls[0] = Call(0, group, 48, "all_reduce", given, (user(37),))
+    for rank in (1, 2, 3):
+        seq = behind if rank == 3 else 40
+        if seq is not None:
+            known.graph.last_calls[rank] = Call(rank, group, seq, "all_reduce", given, (user(37),))
+    verdict = conclude(known)
+    assert (verdict.culprits == [0]) == named
+    if named:
+        assert verdict.cause is Cause.COLLECTIVE_MISMATCH and verdict.confidence <= 0.6
+        assert verdict.location is not None and verdict.location.line == 37
