@@ -10,6 +10,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import ProgramOrders, explains
 from hanglab.analyzer.graph.difference_labels import label_by_departure, label_by_sides
+from hanglab.analyzer.graph.kindred_orders import Kindred, KindredOrders
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.lone_steps import LoneSteps
 from hanglab.analyzer.graph.message_rounds import has_known_rounds
@@ -151,10 +152,18 @@ class DepartureFinder:
         return self._own_orders.broken_at(rank)
 
     def left_own_order_alone(
-        self, waited: Mapping[int, int], *, by_new: bool = False
+        self,
+        waited: Mapping[int, int],
+        *,
+        by_new: bool = False,
+        shared: Mapping[int, int] | None = None,
     ) -> int | None:
         """The one rank of a ring that left its own rounds; see OwnOrders.broken_by_one."""
-        return self._own_orders.broken_by_one(waited, by_new=by_new)
+        return self._own_orders.broken_by_one(waited, by_new=by_new, shared=shared)
+
+    def kindred(self, rank: int, index: int) -> Kindred:
+        """What others that send and receive alike tell of a rank; see KindredOrders."""
+        return Kindred() if self._is_unnamed else self._kindred.tell(rank, index)
 
     def vote(self, ring: Sequence[int]) -> Vote | None:
         """The vote of all ranks where two of a ring part; see OrderVotes."""
@@ -203,6 +212,10 @@ class DepartureFinder:
     @cached_property
     def _votes(self) -> OrderVotes:
         return OrderVotes(self._collective_orders.whole, self._group_table.groups)
+
+    @cached_property
+    def _kindred(self) -> KindredOrders:
+        return KindredOrders(self._message_orders.whole, self._lookup)
 
     @cached_property
     def _siblings(self) -> SiblingReplicas:

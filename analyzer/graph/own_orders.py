@@ -242,19 +242,28 @@ class OwnOrders:
         own = self._orders.get(rank)
         return None if own is None or own.broken is None else own.at_break.index
 
-    def broken_by_one(self, waited: Mapping[int, int], *, by_new: bool = False) -> int | None:
+    def broken_by_one(
+        self,
+        waited: Mapping[int, int],
+        *,
+        by_new: bool = False,
+        shared: Mapping[int, int] | None = None,
+    ) -> int | None:
         """The one of some ranks that broke its rounds up to what it waits in; all others keep them.
 
         ``waited``: index of the entry in which each of them waits, or of its last.  None where one
         of them has no rounds, or several broke theirs, or the one went on to another phase.  With
         ``by_new``, for others that may be through, the call that it waits in itself breaks its
-        rounds only if it is one that it never made before.
+        rounds only if it is one that it never made before.  ``shared``: by rank how many of its
+        calls, from its very first on, others have made alike.
         """
         # Rounds within rounds, or a few of them, may be read in several ways.
         ways = {rank: self._ways_to_read(rank) for rank in waited}
+        usual = shared or {}
         broken = [
-            rank for rank, read in ways.items() if all(own.broken is not None for own in read)
-        ]
+            rank for rank, read in ways.items()
+            if all(own.broken is not None and own.broken >= usual.get(rank, 0) for own in read)
+        ]  # fmt: skip
         if not all(ways.values()) or len(broken) != 1:
             return None
         (rank,) = broken

@@ -107,6 +107,13 @@ class RingReader:
             sent = calls[first] if missing.ended is None else self._calls.at(first, missing.ended)
             self.unmatched.append(Unmatched(sent or calls[first], calls[second], by, missing=True))
             return
+        if full and any(p2p) and not all(p2p) and self._kindred_left(cycle)[0] is not None:
+            passed = self._passed_over(cycle, calls)
+            if passed is not None:
+                self.unmatched.append(passed)
+            else:
+                self._enter_cycle(cycle, calls, full, waits)
+            return
         miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
         if miscounted is not None and miscounted.likely and not all(p2p):
             # What its own rounds tell of another one is told by more than how often it did it.
@@ -218,12 +225,16 @@ class RingReader:
         collectives = full and not any(p2p)
         level = collectives and is_level(cycle)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
-        if full and any(p2p) and not all(p2p) and (misdirected is None or misdirected.likely):
+        mixed = full and any(p2p) and not all(p2p) and self._kindred_left(cycle)[0] is None
+        if mixed and (misdirected is None or misdirected.likely):
             passed = self._passed_over(cycle, calls)
             if passed is not None:
                 self.unmatched.append(passed)
                 return
-        left = self._left_own_rounds(cycle) if full and not deviating else None
+        outvoted_by = 0
+        left = None
+        if full and not deviating:
+            left, outvoted_by = self._left_own_rounds(cycle, any(p2p))
         if misdirected is None and all(p2p):
             misdirected = self._on_new_channel(cycle, calls)
             if misdirected is None and is_of_one_rank(cycle, waits, self._lookup):
@@ -231,7 +242,7 @@ class RingReader:
                 return
         if misdirected is not None:
             self.unmatched.append(misdirected)
-        elif left is not None and (all(p2p) or not any(p2p)):
+        elif left is not None and (outvoted_by or all(p2p) or not any(p2p)):
             deviating = (left,) if vote is None else vote.side_of(left)
         # Whoever could free all need not be who left the order.
         keys = cycle.keys if any(p2p) or self._may_have_left(cycle.keys, cycle, vote) else ()
@@ -244,7 +255,9 @@ class RingReader:
                 candidates=tuple(sorted(keys or ranks)),
                 certain=cycle.certain,
                 wrong_group=wrong_group is not None,
-                outvoted_by=len(vote.more) if vote is not None and deviating == vote.fewer else 0,
+                outvoted_by=len(vote.more)
+                if vote is not None and deviating == vote.fewer
+                else outvoted_by,
                 parted=vote is not None and not deviating and len(vote.fewer) > 1,
                 miscounted=collectives and not level and self._miscounts(ranks),
                 crossed_before=collectives and have_crossed(cycle, self._lookup),
@@ -261,7 +274,7 @@ class RingReader:
                 ),
             )
         )
-        if any(p2p) and not all(p2p) and misdirected is None and len(ranks) == 2:
+        if any(p2p) and not all(p2p) and misdirected is None and len(ranks) == 2 and not deviating:
             # In a longer ring the peer may be late because of others.
             for rank in ranks:
                 peer = cycle.places[rank].peer
@@ -286,10 +299,31 @@ class RingReader:
                         )
                     )
 
-    def _left_own_rounds(self, cycle: WaitCycle) -> int | None:
-        """The one rank of a ring that left its rounds; one of each would have held up the first."""
+    def _left_own_rounds(self, cycle: WaitCycle, messages: bool) -> tuple[int | None, int]:
+        """The one rank of a ring that left its rounds; one of each would have held up the first.
+
+        Of messages the one that left what others of its kind do, and how many these are.
+        """
         waited = {rank: place.waiters[rank].index for rank, place in cycle.places.items()}
-        return self._departures.left_own_order_alone(waited)
+        left, outvoted_by, shared = self._kindred_left(cycle) if messages else (None, 0, {})
+        if left is not None:
+            return left, outvoted_by
+        return self._departures.left_own_order_alone(waited, shared=shared), 0
+
+    def _kindred_left(self, cycle: WaitCycle) -> tuple[int | None, int, dict[int, int]]:
+        """The one rank of a ring that left the order of its kind, of how many.
+
+        And by rank, how many of its calls its kind has made alike.
+        """
+        told = {
+            rank: self._departures.kindred(rank, place.waiters[rank].index)
+            for rank, place in cycle.places.items()
+        }
+        left = [rank for rank, one in told.items() if one.outvoted_by]
+        shared = {rank: one.shared for rank, one in told.items()}
+        if len(left) != 1:
+            return None, 0, shared
+        return left[0], told[left[0]].outvoted_by, shared
 
     def _passed_over(self, cycle: WaitCycle, calls: dict[int, Call]) -> Unmatched | None:
         """The collective that one rank of a ring left out, by its rounds and those of who is in it.

@@ -41,6 +41,10 @@ KNOWN_ROUNDS = 2
 COMPARED_ROUNDS = 8
 #: Rounds of a rank beside which the one in which its program ends is rare.
 MANY_ROUNDS = 3
+#: Others of a rank's kind that tell its order: with one alone either of the two may have left it.
+KINDRED_RANKS = 2
+#: Messages that ranks of one kind have sent and received alike: one may be by chance.
+KINDRED_MESSAGES = 2
 #: Others whose order of two operations is the same by no chance.
 AGREEING_ORDERS = 3
 #: Ranks that enter two operations in one order, all but one, where each rank takes an order of its

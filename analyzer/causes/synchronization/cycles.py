@@ -113,7 +113,9 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         how = "wait for each other, as one has left out a call of the other, or has one too many"
     elif cycle.p2p and cycle.deviating:
         cause = Cause.P2P_UNMATCHED
-        how = f"wait for each other, as {name_ranks(cycle.deviating)} alone left its rounds so far"
+        how = "wait for each other"
+        if not cycle.outvoted_by:
+            how += f", as {name_ranks(cycle.deviating)} alone left its rounds so far"
     # A ring of sends and receives that nobody came to otherwise is nobody's fault alone.
     undecided = cycle.ranks if cycle.p2p else cycle.candidates
     culprits = sorted(cycle.deviating or undecided)
