@@ -56,7 +56,8 @@ def hold_up_batches(waits: OpenOperations) -> None:
         (rank, pending.order)
         for rank, pending, waiting in messages
         if batches[rank, pending.order] > 1
-        and waiting.certain
+        # What its rank has come to has begun, and would have taken what a peer had sent before.
+        and (waiting.certain or rank in waiting.leaders)
         and (waiting.absent or waiting.unknown or waiting.behind)
     }
     if not held:

@@ -1,4 +1,4 @@
-"""Workers of one server do alike: who of them went on otherwise left the order, and not the server."""
+"""Workers of one server do alike: who of them went on otherwise left the order, not the server."""
 
 from __future__ import annotations
 
