@@ -55,9 +55,11 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
     for sibling in islice(_siblings(group, group_table.groups), SIBLING_GROUPS):
         lookup.prefetch(sibling.members)
         first = min(sibling.members)
-        theirs = _marks(first, sibling, divergence.seq, lookup)
-        in_step = all(_are_in_step(mine, theirs) for mine in marks.values())
-        if not in_step and any(mine.keys() & theirs.keys() for mine in marks.values()):
+        # Ranks of one place in their groups share others; all share those of the whole job.
+        asked = {first, *(_counterpart(rank, group, sibling) for rank in marks)}
+        theirs = [_marks(rank, sibling, divergence.seq, lookup) for rank in sorted(asked)]
+        in_step = all(any(_are_in_step(m, one) for one in theirs) for m in marks.values())
+        if not in_step and any(m.keys() & one.keys() for m in marks.values() for one in theirs):
             continue
         made = _made_by_all(sibling, divergence.seq, lookup, by_line)
         if made is None:
@@ -68,7 +70,7 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
             past = _past(first, sibling, divergence.seq, lookup)
             known = {(op, site) if by_line else op for op, site in past.values()}
             # That a group goes on as before says nothing of what is new to another.
-            if made in known or not all(
+            if (made in known and not kinds <= known) or not all(
                 _are_alike_so_far(_past(r, group, divergence.seq, lookup), past) for r in sides
             ):
                 continue
@@ -89,6 +91,13 @@ def settle_by_siblings(divergence: Divergence, group_table: GroupTable, lookup: 
         divergence.deviating, divergence.candidates = odd, ()
         now = [divergence.calls[rank] for rank in odd]
         divergence.skipped = {(call.op, call_site(call.stack)) for call in now} == then
+
+
+def _counterpart(rank: int, group: ResolvedGroup, sibling: ResolvedGroup) -> int:
+    """The member of a group in the same place, which shares other groups with a rank."""
+    place = group.members.index(rank)
+    same = len(sibling.members) == len(group.members)
+    return sibling.members[place] if same else min(sibling.members)
 
 
 def _settle_by_counts(
@@ -167,8 +176,9 @@ def odd_beside_siblings(
 
 
 def _siblings(group: ResolvedGroup, groups: Sequence[ResolvedGroup]) -> Iterator[ResolvedGroup]:
-    description = group.group.description
-    for one in groups:
+    """Groups of the same description, the nearest first: ranks of one stage are neighbours."""
+    description, first = group.group.description, min(group.members)
+    for one in sorted(groups, key=lambda one: abs(min(one.members, default=first) - first)):
         if one is group or one.group.description != description or one.doubtful or one.misnamed:
             continue
         if description not in NO_DESCRIPTION and 1 < len(one.members) <= COMPARED_MEMBERS:

@@ -131,3 +131,39 @@ def test_a_call_new_to_all_others_tells_who_left_it_out_without_any_in_common(
     assert told(5, evaluates=True) == pair
     # That others go on as before says nothing of what is new to one group, a request for one.
     assert told(30, evaluates=False) == pair
+
+
+@pytest.mark.parametrize("odd", [8, 13, 15])
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_neighbours_of_a_pair_tell_by_what_those_in_its_place_share(
+    odd: int, skipped: int
+) -> None:
+    """Two stages of four pairs; ranks of one place and stage reduce together after each step.
+
+    Of the other stage's pairs, which call another operation under that number, nothing is taken.
+    One of a pair leaves a call of its steps out, which every step has, and has no lines.
+    """
+    dumps = []
+    steps = {0: ("all_gather", "reduce_scatter"), 1: ("reduce_scatter", "all_gather")}
+    for rank in range(16):
+        stage, place = rank // 8, rank % 2
+        pair, reduces = (rank // 2 * 2, rank // 2 * 2 + 1), range(8 * stage + place, 8 * stage + 8, 2)
+        calls = [op for _ in range(4) for op in (*steps[stage], "step")]
+        held = rank // 2 == odd // 2
+        if held:
+            # They wait within the fourth step, and with them who shares a group with either.
+            calls = calls[: 10 + skipped]
+            calls = calls if rank != odd else [*calls[:-1], steps[stage][1 - skipped]]
+        rows: list[Row] = []
+        for number, op in enumerate(calls):
+            name = "dp" if op == "step" else "tp"
+            last = number == len(calls) - 1
+            waits = last and (held or (stage == 1 and name == "dp"))
+            group = {"dp": f"{20 + 2 * stage + place}", "tp": f"{1 + rank // 2}"}[name]
+            seq = 1 + sum(row.group == group for row in rows)
+            rows.append(Row("all_reduce" if op == "step" else op, seq, group, not waits))
+        members = {"0": range(16), f"{1 + rank // 2}": pair, f"{20 + 2 * stage + place}": reduces}
+        descriptions = {f"{1 + rank // 2}": "tp", f"{20 + 2 * stage + place}": "dp"}
+        dumps.append(columns(rank, rows, members=members, descriptions=descriptions))
+    found = synchronization_findings(build_wait_for_graph(dumps))
+    assert [one.culprits for one in found] == [[odd]]
