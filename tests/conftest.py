@@ -16,6 +16,7 @@ import pytest
 import sharing
 import tracebacks
 from remains import Remains
+from repetitions import mark_all_but_few
 
 from hanglab.harness.pytest_plugin.markers import skip_unless_able
 
@@ -44,7 +45,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_REMAINS].remove()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_all_but_few(items)
     items.sort(key=sharing.place)
 
 

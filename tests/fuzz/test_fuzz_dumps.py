@@ -85,6 +85,7 @@ def _run(name: str, examples: int, number: int) -> None:
     seed(number)(settings(_settings, max_examples=examples)(test))()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_few_random_dumps(name: str) -> None:
     _run(name, 5 if name == "workers" else 100, 0)

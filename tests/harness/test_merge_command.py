@@ -231,6 +231,7 @@ def test_json_and_the_page_of_a_job(
     assert "5 jobs" in (tmp_path / "page.md").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_real_shards_of_the_command_and_of_pytest(
     tmp_path: Path,

@@ -63,6 +63,7 @@ dist.destroy_process_group()
 TOLD = ("cannot be written", "nothing more can be written", "no folder for temporary files")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("command", "needs"),
     [

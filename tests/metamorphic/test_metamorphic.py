@@ -64,6 +64,7 @@ def cause_of(finding: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
     return finding["cause"], tuple(finding["culprits"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenarios", "world_size"),

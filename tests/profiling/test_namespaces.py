@@ -57,6 +57,7 @@ def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
     assert [r.pid for r in receipts] == [found[rank].pid for rank in (0, 1)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_job_finds_the_agent_by_its_abstract_name(
     hosts: list[str], sockets: Path, tmp_path: Path
@@ -157,6 +158,7 @@ def started(command: list[str], ready: Callable[[str], bool], **more: str) -> It
         process.communicate()
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_agents_of_two_hosts_behind_token_and_tls(
     hosts: list[str], sockets: Path, tmp_path: Path

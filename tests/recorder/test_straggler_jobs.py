@@ -49,6 +49,7 @@ def go(job: Job) -> None:
     (job.runtime / "store.go").touch()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("through", ["store", "folder"])
 def test_four_ranks_scaled_by_rank_plus_one(
     start_job: StartJob, tmp_path: Path, through: str

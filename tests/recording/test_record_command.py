@@ -39,6 +39,7 @@ def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):
     assert modes == {0}, "a Case is its owner's alone"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_exit_code_output_and_exception_of_a_failing_job(tmp_path):
     case = tmp_path / "case"

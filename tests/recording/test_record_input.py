@@ -132,6 +132,7 @@ def test_a_small_archive_has_a_size(tmp_path):
     assert "0.0" not in done.stdout and done.stdout.rstrip().endswith(("bytes", "kB"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["missing", "altered", "longer", "a folder"])
 def test_case_with_files_missing_or_altered(tmp_path, how):
     case = a_case(tmp_path / "case")

@@ -15,6 +15,7 @@ from tests.trials.judging import Judgement, describe, judge, try_trial
 SHAPES = {"ring": context_ring, "halo": halo}
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["skip", "order"])

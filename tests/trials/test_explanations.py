@@ -44,6 +44,7 @@ def truths(play: ExplainedPlay) -> list[object]:
     ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(2_000_000_000, 2_000_000_024))
 def test_no_truth_depends_on_plays_that_files_refute(seed: int) -> None:
     trial = make_trial(seed)

@@ -23,6 +23,7 @@ class Larger(Random):
         return {(2, 5): 16, (3, 7): 8}.get((a, b)) or super().randint(a, b)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("phase", ["first", "last"])
 @pytest.mark.parametrize("stage", [3, 10])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -32,6 +32,7 @@ def program(size: int, leaders: set[int], rounds: set[int]) -> Program:
     return Program("by hand", {"0": Group(tuple(range(size)), "default_pg")}, tuple(ranks))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("kind", ["host_stop", "device_stop"])
 @pytest.mark.parametrize("rounds", [{0}, {3}, set(range(ROUNDS)), {0, 2, 4}])
 @pytest.mark.parametrize(("size", "leaders"), [(3, {0}), (4, {3}), (8, {0, 4}), (5, {0, 1, 2})])

@@ -20,6 +20,7 @@ def verdict_on(folder: Path, size: int, kind: str, culprit: int) -> Any:
     return run_script(folder, *options, str(PROGRAM), "--", kind, str(culprit))[1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "size", "culprit"),
     [
@@ -41,6 +42,7 @@ def test_what_a_rank_handles_is_why_it_is_in_another_call(
     assert "ValueError: sample 17 is corrupt" in verdict["summary"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "size", "culprit"), [("everybody", 3, 0), ("one_alone", 4, 2)])
 def test_what_is_handled_soundly_explains_nothing(
     tmp_path: Path, kind: str, size: int, culprit: int
@@ -49,6 +51,7 @@ def test_what_is_handled_soundly_explains_nothing(
     assert (verdict["cause"], verdict["culprits"]) == ("skipped_collective", [culprit])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "size"), [("finally", 3), ("same_frame", 4), ("one_alone", 3)])
 def test_who_handles_nothing_or_soundly_is_healthy(tmp_path: Path, kind: str, size: int) -> None:
     assert verdict_on(tmp_path, size, kind, -1)["status"] == "healthy"

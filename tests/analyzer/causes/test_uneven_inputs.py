@@ -23,6 +23,7 @@ def verdict_on(folder: Path, size: int, kind: str, odd: int, status: str) -> Any
     return run_script(folder, *options, str(PROGRAM), "--", kind, str(odd))[1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "size", "odd", "status"),
     [

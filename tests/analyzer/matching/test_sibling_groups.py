@@ -135,9 +135,7 @@ def test_a_call_new_to_all_others_tells_who_left_it_out_without_any_in_common(
 
 @pytest.mark.parametrize("odd", [8, 13, 15])
 @pytest.mark.parametrize("skipped", [0, 1])
-def test_neighbours_of_a_pair_tell_by_what_those_in_its_place_share(
-    odd: int, skipped: int
-) -> None:
+def test_neighbours_of_a_pair_tell_by_what_those_in_its_place_share(odd: int, skipped: int) -> None:
     """Two stages of four pairs; ranks of one place and stage reduce together after each step.
 
     Of the other stage's pairs, which call another operation under that number, nothing is taken.
@@ -147,7 +145,8 @@ def test_neighbours_of_a_pair_tell_by_what_those_in_its_place_share(
     steps = {0: ("all_gather", "reduce_scatter"), 1: ("reduce_scatter", "all_gather")}
     for rank in range(16):
         stage, place = rank // 8, rank % 2
-        pair, reduces = (rank // 2 * 2, rank // 2 * 2 + 1), range(8 * stage + place, 8 * stage + 8, 2)
+        pair = rank // 2 * 2, rank // 2 * 2 + 1
+        reduces = range(8 * stage + place, 8 * stage + 8, 2)
         calls = [op for _ in range(4) for op in (*steps[stage], "step")]
         held = rank // 2 == odd // 2
         if held:

@@ -69,6 +69,7 @@ def test_stopped_ranks_leave_the_bytes_of_a_plain_rendering(layout: str) -> None
         assert data == to_pickle(render(run, rank, style)), f"rank {rank}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_verdict_names_what_the_truth_says(layout: str, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_lost_dumps_accuse_no_innocent(seed: int) -> None:
             assert sure <= culprits | named, (lost, sure, culprits, named)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @given(SEEDS)
 @ROUNDS

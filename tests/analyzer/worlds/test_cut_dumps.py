@@ -60,6 +60,7 @@ def stopped(programs: Programs, rank: int, random: Random) -> Programs:
 Fault = Callable[[Programs, int, Random], Programs]
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("make", JOBS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("fault", [skipped, stopped])
 @pytest.mark.parametrize("seed", range(3))

@@ -77,6 +77,7 @@ def files_of(job: str, names: Iterator[str]) -> bool:
     return all(job in name for name in names)
 
 
+@pytest.mark.few(12)
 @layouts
 @pytest.mark.parametrize(("size", "culprit"), [(4, 2), (3, 0), (8, 7)])
 @pytest.mark.parametrize("backend", ["nccl", "gloo"])

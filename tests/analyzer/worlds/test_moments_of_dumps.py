@@ -27,6 +27,7 @@ def write(folder: Path, job: Job, early: dict[int, bytes]) -> None:
         (folder / f"trace_{rank}").write_bytes(data)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("make", JOBS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("earlier_ms", [0, 5, 20, 100])
 @pytest.mark.parametrize("seed", range(4))

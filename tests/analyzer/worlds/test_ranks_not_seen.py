@@ -35,6 +35,7 @@ def without_progress(folder: Path, name: str, rank: int) -> Path:
     return folder / "case"
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("name", "slow", "named"), slow_jobs())
 def test_a_slow_rank_without_its_progress_is_not_healthy(
     tmp_path: Path, name: str, slow: int, named: set[int]
