@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hanglab.analyzer.code_owners import Owner
+from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits
@@ -141,7 +142,12 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     child = child_wait(view)
     if child is not None:
         return Cause.MISSING_RANK, *child, here
-    words = words_for_key_of_nobody(facts, view) or "it is in no operation that is known"
+    words = words_for_key_of_nobody(facts, view)
+    if not words:
+        inside = facts.blocked(view.rank)
+        words = "it is in no operation that is known"
+        if inside is not None:
+            words = f"it waits meanwhile in {name_call(inside)}"
     return Cause.MISSING_RANK, SEEN, words, here
 
 

@@ -99,7 +99,9 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             [rank],
             status=status,
             confidence=confidence,
-            summary=f"Rank {rank} is not in any collective{place}: {words}; {waiting}.",
+            summary=f"Rank {rank} is not in "
+            f"{'any collective' if facts.blocked(rank) is None else 'what its peers wait for,'}"
+            f"{place}: {words}; {waiting}.",
             evidence=_seen(view, words, location)
             + wait_evidence(waits, [r for r in waits if final_holder(waits, r) == rank]),
             location=location,

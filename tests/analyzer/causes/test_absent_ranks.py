@@ -11,6 +11,7 @@ from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user
 from hanglab.analyzer.causes.synchronization.early_finish import early_finish
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, ProgramEnd, StackFrame
@@ -319,3 +320,14 @@ def test_nobody_is_missed_where_nobody_waits() -> None:
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
     assert "ranks 0-3 are in no operation that is known" in verdict.summary
+
+
+def test_a_rank_that_waits_in_an_operation_is_not_said_to_be_in_none() -> None:
+    """Torch's own threads are in it, so that its stack shows the line alone."""
+    inside = view(1, user(30), wchan="hrtimer_nanosleep")
+    known = job([waiting(0), inside, waiting(2)], outside=[1])
+    known.graph.unfinished[1] = [Call(1, known.graph.groups[0], 26, "all_reduce")]
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [1])
+    assert "it waits meanwhile in all_reduce (default_pg, number 26)" in verdict.summary
+    assert "in no operation" not in verdict.summary and "any collective" not in verdict.summary
