@@ -473,8 +473,8 @@ def _unproved_health(facts: CaseFacts) -> str:
         return _idle_summary(facts, idle)
     if facts.watchdog_spoke:
         return (
-            "torch dumped its buffers by itself: an operation had failed, or had taken longer than "
-            "its time limit; which rank is to blame the evidence does not show."
+            "A time limit of the job's own struck, or an operation failed, so that torch dumped "
+            "its buffers; which rank is to blame the evidence does not show."
         )
     unseen = _unseen(facts) if facts.case and not facts.stuck else []
     if unseen:

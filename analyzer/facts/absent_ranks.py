@@ -144,10 +144,10 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         return Cause.MISSING_RANK, *child, here
     words = words_for_key_of_nobody(facts, view)
     if not words:
-        inside = facts.blocked(view.rank)
+        call = facts.blocked(view.rank)
         words = "it is in no operation that is known"
-        if inside is not None:
-            words = f"it waits meanwhile in {name_call(inside)}"
+        if call is not None:
+            words = f"it waits meanwhile in {name_call(call)}"
     return Cause.MISSING_RANK, SEEN, words, here
 
 

@@ -99,8 +99,8 @@ UNLIKE_MODELS = _row(
     Kind.CONSEQUENCE, None,
     r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, "
     r"while rank (?P<other>\d+) has inconsistent (?P<theirs>\d+) params"
-    r"|params\[(?P<place>\d+)\] in this process with sizes \[(?P<sizes>[\d, ]*)\] "
-    r"appears not to match",
+    r"|\[(?P<own>\d+)\]: params\[(?P<place>\d+)\] in this process with sizes "
+    r"\[(?P<sizes>[\d, ]*)\] appears not to match sizes of the same param",
     "DDP expects same model across all ranks, but Rank 2 has 6 params, while rank 0 has "
     "inconsistent 4 params.",
     "torch reducer.cpp, verify_params_across_processes; a stranger's job on gloo",

@@ -3,7 +3,9 @@
 A backward pass runs on a thread for each device (``pt_autograd_0`` and so on, by
 ``Engine::thread_init`` of ``torch/csrc/autograd/engine.cpp``), while the one that asked for it
 waits: the two take turns, on the same streams.  So what either issues is one order, which the ring
-keeps; only threads that nobody waits for have orders of their own.
+keeps; only threads that nobody waits for have orders of their own.  Which thread waits no entry
+tells: it is taken for the one that calls before and after them, as it does in each round unless it
+calls nothing itself.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hanglab.analyzer.graph.issued_orders import IssuedOrder
-from hanglab.analyzer.graph.thresholds import KINDRED_MESSAGES, KINDRED_RANKS
+from hanglab.analyzer.graph.thresholds import KINDRED_MESSAGES, KINDRED_RANKS, KINDRED_SINCE
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.recorder.case.operations import op_of
 
@@ -68,7 +68,8 @@ class KindredOrders:
         most = sorted(alike.values(), reverse=True)
         shared = most[KINDRED_RANKS - 1] if len(most) >= KINDRED_RANKS else 0
         until = max(most, default=0)
-        if until > at or sum(one.message for one in order.issued[:until]) < KINDRED_MESSAGES:
+        messages = sum(one.message for one in order.issued[:until])
+        if not until <= at <= until + KINDRED_SINCE or messages < KINDRED_MESSAGES:
             return Kindred(shared=shared)
         ways = [
             self._calls[other][until]

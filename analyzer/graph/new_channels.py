@@ -8,10 +8,11 @@ does not belong there: whether it is one too many or its other half was left out
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.thresholds import USUAL_MESSAGES
+from hanglab.analyzer.graph.thresholds import MOST_OPEN, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.summary import P2PChannel
@@ -40,9 +41,9 @@ def find_stray_messages(
 
     Between two who exchange them the same way in another group, again and again: either their rank
     has taken the wrong group, or its peer has left them out.  Where all else was issued, and the
-    other group lacks one of the rank's, it was that one.
+    other group lacks one of the rank's, which goes on in it, it was that one.
     """
-    for waiting in waits.operations.values():
+    for waiting in islice(waits.operations.values(), MOST_OPEN):
         (rank, *_), peer = waiting.waiters, waiting.peer
         if waiting.seq is not None or peer is None or waiting.absent != [peer]:
             continue
@@ -65,7 +66,21 @@ def find_stray_messages(
             others = (o for o in waits.operations.values() if {*o.waiters, o.peer} != {*ends})
             issued = not any(one.absent or one.unknown for one in others)
             moved = issued and len(usual) == 1 and _lacks_one(rank, ends, usual[0])
+            moved = moved and _goes_on_as_usual(rank, waiting, waits)
             yield UnmatchedMessages((waiting,), frozenset(ends), rank if moved else None)
+
+
+def _goes_on_as_usual(rank: int, waiting: OpenOperation, waits: OpenOperations) -> bool:
+    """True if the rank has issued further messages to its peer in another group: no new phase."""
+    mine = waiting.waiters[rank]
+    sends = op_of(waiting.op).sends
+    return any(
+        pending.index > mine.index
+        and other.peer == waiting.peer
+        and other.group is not waiting.group
+        and op_of(other.op).sends == sends
+        for pending, other in waits.by_rank.get(rank, [])
+    )
 
 
 def _lacks_one(rank: int, ends: tuple[int, int], posted: tuple[int, int]) -> bool:

@@ -176,13 +176,26 @@ def odd_beside_siblings(
 
 
 def _siblings(group: ResolvedGroup, groups: Sequence[ResolvedGroup]) -> Iterator[ResolvedGroup]:
-    """Groups of the same description, the nearest first: ranks of one stage are neighbours."""
-    description, first = group.group.description, min(group.members)
-    for one in sorted(groups, key=lambda one: abs(min(one.members, default=first) - first)):
+    """Groups of the same description, from those found next to it outwards.
+
+    Dumps are read by rank, and ranks of one stage are neighbours.
+    """
+    description = group.group.description
+    at = next((place for place, one in enumerate(groups) if one is group), 0)
+    around = (groups[place] for place in _outwards(at, len(groups)))
+    for one in around:
         if one is group or one.group.description != description or one.doubtful or one.misnamed:
             continue
         if description not in NO_DESCRIPTION and 1 < len(one.members) <= COMPARED_MEMBERS:
             yield one
+
+
+def _outwards(at: int, count: int) -> Iterator[int]:
+    """Places of a row of so many, the nearest to one first."""
+    for distance in range(1, count):
+        for place in (at - distance, at + distance):
+            if 0 <= place < count:
+                yield place
 
 
 def _marks(

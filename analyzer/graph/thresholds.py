@@ -41,8 +41,13 @@ KNOWN_ROUNDS = 2
 COMPARED_ROUNDS = 8
 #: Rounds of a rank beside which the one in which its program ends is rare.
 MANY_ROUNDS = 3
+#: Open operations among which a message of a wrong group is looked for, each in all groups.
+MOST_OPEN = 4096
 #: Others of a rank's kind that tell its order: with one alone either of the two may have left it.
 KINDRED_RANKS = 2
+#: Calls of a rank from where it went on otherwise to where it waits: what a host issues beyond may
+#: be more, but who has gone on alone for longer has a part of its own.
+KINDRED_SINCE = 2
 #: Messages that ranks of one kind have sent and received alike: one may be by chance.
 KINDRED_MESSAGES = 2
 #: Others whose order of two operations is the same by no chance.

@@ -176,7 +176,9 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     for place in later.values():
         sides[place].later += 1
     sides.sort(key=lambda side: (-side.votes, min(side.ranks)))
-    heard = {*later, *_beneath_boundary(sequences, sides)}
+    beneath = _beneath_boundary(sequences, sides) & missing_votes.unknown_calls.keys()
+    # More of them than of those that are known may be on their way to that call, all alike.
+    heard = {*later, *(beneath if len(beneath) < sides[0].votes else ())}
     unknown_calls = {r: why for r, why in missing_votes.unknown_calls.items() if r not in heard}
     missing_votes = replace(missing_votes, unknown_calls=unknown_calls)
     conforming = _conforming(sequences, seq, sides, missing_votes)

@@ -15,15 +15,15 @@ from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.folders import parse_rank_folder
-from hanglab.recorder.case.records import Clock, Exit
+from hanglab.recorder.case.records import Clock, Exit, Raised
 from hanglab.recorder.case.writer import clock, write
 
 #: For a rank that vanished, the launcher may still tell how.
 _WAIT_S = 0.5
 
 UNTOLD = "nobody told how it ended"
-#: Of the main thread, an error of gloo or of the store that says so.
-_TIMEOUT = re.compile(r'"message": "[^"]{0,400}(?:[Tt]imed out|[Tt]imeout).*"main": true')
+#: What gloo, NCCL and the store say where a time limit of theirs strikes.
+_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout")
 
 
 class RankEnds:
@@ -36,22 +36,26 @@ class RankEnds:
         self.ending = False
         #: When a rank was first seen to have failed (monotonic), and how.
         self.failure: tuple[float, str] | None = None
-        #: The latest attempt that has ranks, and when it was seen: who had ended was started anew.
-        self._attempt, self._since = 0, clock()
+        #: The attempt that runs: what ended of earlier ones was started anew.
+        self._attempt = 0
         #: When a rank was first seen to have lost its patience with a peer (monotonic), and who.
         self.gave_up: tuple[float, str] | None = None
         self._vanished: dict[Path, tuple[float, Clock]] = {}
 
-    def started_anew(self, attempt: int) -> bool:
-        """Ranks of an attempt have registered; True if it is a later one: failures are past."""
-        if attempt <= self._attempt:
+    def started_anew(self, ranks: list[WatchedRank]) -> bool:
+        """True once where ranks of a later attempt are there, and none of earlier ones any more.
+
+        A second process of a rank beside the first one is no new attempt.
+        """
+        latest = max((rank.attempt for rank in ranks), default=0)
+        if latest <= self._attempt or any(r.attempt < latest and not r.gone for r in ranks):
             return False
-        self._attempt, self._since = attempt, clock()
+        self._attempt = latest
         self.failure = self.gave_up = None
         return True
 
     def look_for_timeouts(self, ranks: list[WatchedRank]) -> None:
-        """Ranks whose main thread was ended by a time limit, and whose processes are not yet.
+        """Ranks whose main thread was ended by a time limit of torch's, and whose process was not.
 
         Once they are, the launcher ends the one that they have waited for.
         """
@@ -59,10 +63,10 @@ class RankEnds:
             if self.gave_up is not None:
                 return
             try:
-                text = (rank.folder / files.EXCEPTIONS.name).read_text(errors="replace")
+                lines = (rank.folder / files.EXCEPTIONS.name).read_bytes().splitlines()
             except OSError:
                 continue
-            if any(_TIMEOUT.search(line) for line in text.splitlines()):
+            if any(map(_is_timeout, lines)):
                 self.gave_up = time.monotonic(), f"a time limit struck on rank {rank.rank}"
 
     def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
@@ -103,13 +107,26 @@ class RankEnds:
                 self._miss(files.EXIT.name, f"could not be written: {error}", rank)
         number = parse_rank_folder(folder.name)
         past = number is not None and number[1] < self._attempt
-        if (unexpected or failing(end)) and not (past and end.at.mono_ns < self._since.mono_ns):
+        if (unexpected or failing(end)) and not past:
             self.failed(f"rank {rank} {told(end)}")
 
     def failed(self, detail: str) -> None:
         """A rank has failed, maybe on another host; the first that did counts."""
         if self.failure is None:
             self.failure = time.monotonic(), detail
+
+
+def _is_timeout(line: bytes) -> bool:
+    """True for a line of ``exceptions.jsonl`` that tells of a time limit of torch's in the main thread.
+
+    Others have time limits, too: it is torch's if the line within which it struck is.
+    """
+    try:
+        raised = msgspec.json.decode(line, type=Raised)
+    except msgspec.MsgspecError:
+        return False  # It is being written, perhaps.
+    of_torch = bool(raised.frames) and "/torch/" in raised.frames[0].file
+    return raised.main and of_torch and _TIMEOUT.search(raised.message) is not None
 
 
 def untold(end: Exit) -> bool:

@@ -156,7 +156,7 @@ class Session:
         # own from one that it brought about itself.
         if not self._captured or self._unaided:
             self._rank_ends.notice(watcher.ranks)
-        if self._unaided and not self._captured:
+        if self._unaided and not self._several and not self._captured:
             self._rank_ends.look_for_timeouts(watcher.alive)
         if self._asked is not None:
             self._serve(*self._asked)
@@ -183,31 +183,32 @@ class Session:
         except Exception as error:
             self._capture.miss("watch", f"{type(error).__name__}: {error}")
 
-    def _discover(self) -> None:
+    def _discover(self) -> bool:
+        """Find ranks that have registered; True if they are of a new attempt."""
         self._last_discovery = time.monotonic()
         found = self._watcher.discover()
         if self._unregistered is not None:
             found += self._unregistered.look(self._watcher)
         for rank in found:
             self._follow(rank)
-        if found and self._rank_ends.started_anew(max(rank.attempt for rank in found)):
+        anew = not self._several and self._rank_ends.started_anew(self._watcher.ranks)
+        if anew:
             self._look_at_new_attempt()
         self._host.follow(self._watcher.alive)
         dumped = self._dumps.look()
         if dumped and self._dumped is None:
             names = ", ".join(map(str, sorted(dumped)))
             self._dumped = time.monotonic(), f"torch wrote the dump of rank {names} by itself"
+        return anew
 
     def _look_at_new_attempt(self) -> None:
         """What was captured of ranks that ended, and were started anew, is past."""
         trigger = self._job.trigger
         if not self._captured or not self._unaided or trigger is None:
             return
-        if trigger.kind not in ("exit", "timeout_dump"):
-            return
-        if not self._several:
+        if trigger.kind in ("exit", "timeout_dump"):
             self._forget_capture()
-        self._tell("resumed")
+            self._tell("resumed")
 
     def _follow(self, rank: WatchedRank) -> None:
         self._rank_ends.watch.add(rank)
@@ -220,7 +221,7 @@ class Session:
         watcher = self._watcher
         if self._dumped is not None and time.monotonic() - self._dumped[0] > _DUMPS:
             return "timeout_dump", self._dumped[1]
-        if self._rank_ends.gave_up is not None:
+        if self._rank_ends.gave_up is not None and self._rank_ends.failure is None:
             since, detail = self._rank_ends.gave_up
             if time.monotonic() - since > _PEERS_TOO:
                 return "timeout_dump", detail
@@ -274,7 +275,8 @@ class Session:
 
     def _take(self, kind: TriggerKind, detail: str) -> None:
         watcher = self._watcher
-        self._discover()
+        if self._discover() and kind == "exit":
+            return  # Of an attempt that is past.
         if self._job.trigger is not None:
             # An earlier one was asked for; its samples are not to be mixed with these.
             self._forget_capture()

@@ -53,7 +53,8 @@ PHRASES = (
     r"CheckpointException ranks:dict_keys", r"Detected mismatch between collectives on ranks",
     r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, "
     r"while rank \d+ has inconsistent \d+ params",
-    r"params\[\d+\] in this process with sizes \[[\d, ]*\] appears not to match",
+    r"\[\d+\]: params\[\d+\] in this process with sizes \[[\d, ]*\] appears not to match sizes "
+    r"of the same param",
     r"posix_fallocate failed", r"Failed to CUDA \w+alloc", r"shared memory object",
     r"Unable to determine the device handle for GPU",
 )  # fmt: skip

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from conditions import wait_for
 from recorder_support import Agent, play_rank, short_folder
@@ -21,7 +22,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.reader import CaseReader
-from hanglab.recorder.case.records import Exit, StackFrame, ThreadStack
+from hanglab.recorder.case.records import Exit, Raised, StackFrame, ThreadStack
 from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.system import stacks
@@ -194,6 +195,48 @@ def test_an_end_that_nobody_tells_is_noted_and_what_is_told_stays(tmp_path):
     write(rank.folder, files.EXIT, told)
     ends.write(rank.folder, rank.rank, noted)
     assert decoder_of(Exit).decode((rank.folder / files.EXIT.name).read_bytes()) == told
+
+
+def test_failures_are_past_once_all_ranks_of_a_later_attempt_alone_run(tmp_path):
+    """A second process of a rank, beside the first one, starts nothing anew."""
+    first, second = (watched(tmp_path / name, os.getpid()) for name in ("first", "second"))
+    second.attempt = 1
+    ends = RankEnds(tmp_path, lambda *what: None)
+    ends.failed("rank 0 ended with code 1")
+    assert not ends.started_anew([first]) and not ends.started_anew([first, second])
+    assert ends.failure is not None
+    first.gone = True
+    assert ends.started_anew([first, second]) and ends.failure is None
+    assert not ends.started_anew([first, second])
+    # What is noticed of the former one by then is past as well.
+    folder = tmp_path / "ranks" / "3.0"
+    folder.mkdir(parents=True)
+    ends.write(folder, 3, Exit(clock(), signal=15))
+    assert ends.failure is None
+    ends.write(folder.with_name("3.1"), 3, Exit(clock(), code=1))
+    assert ends.failure is not None
+
+
+@pytest.mark.parametrize(
+    ("message", "file", "main", "struck"),
+    [
+        ("Timed out waiting 6000ms for recv operation to complete", "/v/torch/x.py", True, True),
+        ('[rank "a"] wait timeout after 300000ms', "/v/torch/distributed/x.py", True, True),
+        ("Read timed out.", "/v/requests/adapters.py", True, False),
+        ("got an unexpected keyword argument 'timeout'", "/home/me/train.py", True, False),
+        ("Timed out waiting 6000ms", "/v/torch/x.py", False, False),
+        ("Connection closed by peer", "/v/torch/x.py", True, False),
+    ],
+)
+def test_time_limits_are_those_of_torch(tmp_path, message, file, main, struck):
+    rank = watched(tmp_path, os.getpid())
+    frames = [StackFrame("wait", file, 1)]
+    raised = Raised(clock(), "RuntimeError", message, frames, main=main)
+    with (rank.folder / files.EXCEPTIONS.name).open("ab") as lines:
+        lines.write(msgspec.json.encode(raised) + b'\n{"at": {')
+    ends = RankEnds(tmp_path, lambda *what: None)
+    ends.look_for_timeouts([rank])
+    assert (ends.gave_up is not None) == struck
 
 
 def thread(*functions: str, main: bool = True, file: str = "train.py") -> ThreadStack:

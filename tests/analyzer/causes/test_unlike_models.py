@@ -8,6 +8,7 @@ import pytest
 from views import job, raised, user, view
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 
 
@@ -61,4 +62,42 @@ def test_of_sizes_all_that_differ_from_the_first_raise(
 def test_numbers_that_are_of_no_rank_tell_of_none() -> None:
     text = "DDP expects same model across all ranks, but Rank 7 has 1 params, "
     found = verdict({1: f"{text}while rank 0 has inconsistent 2 params."}, 2)
+    assert Cause.SIZE_MISMATCH not in {one.cause for one in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("members", "raising", "odd"),
+    [
+        ((1, 3, 5, 7), (3, 5, 7), [1]),
+        ((1, 3, 5, 7), (5,), [5]),
+        ((4, 5, 6, 7), (5, 6, 7), [4]),
+        # Of the whole job, too, these would be the numbers: in one group they are the odd ones.
+        ((0, 1, 2, 3), (1, 2, 3), [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_numbers_are_those_within_the_group_that_compares(
+    members: tuple[int, ...], raising: tuple[int, ...], odd: list[int]
+) -> None:
+    """Two replicas of four ranks each, of which one has a rank with another model."""
+    views = []
+    for rank in range(8):
+        text = unlike([members.index(rank)])[members.index(rank)] if rank in raising else ""
+        made = view(rank)
+        views.append(raised(made, "RuntimeError", text, user(17), at=rank) if text else made)
+    known = job(views, trigger="exit")
+    rest = tuple(rank for rank in range(8) if rank not in members)
+    known.graph.groups += [ProcessGroup("1", members, "dp"), ProcessGroup("2", rest, "dp")]
+    found = conclude(known)
+    assert (found.cause, found.culprits) == (Cause.SIZE_MISMATCH, odd)
+    assert (found.confidence > 0.9) == (len(odd) == 1)
+
+
+def test_strides_are_no_sizes() -> None:
+    text = "[1]: params[2] in this process with strides [4, 1] appears not to match strides of the"
+    found = verdict({1: f"{text} same param in process 0."}, 3)
+    assert Cause.SIZE_MISMATCH not in {one.cause for one in found.findings}
+
+
+def test_where_all_that_are_known_have_the_same_nobody_is_odd() -> None:
+    found = verdict(unlike([0, 1, 2]), 3)
     assert Cause.SIZE_MISMATCH not in {one.cause for one in found.findings}

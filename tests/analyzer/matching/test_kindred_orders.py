@@ -56,3 +56,16 @@ def test_a_worker_that_repeats_a_message_is_named_in_its_second_round(
 def test_of_two_workers_either_may_have_left_their_order() -> None:
     orders = [[*server(2, 2), server(1, 2)[0]], [*WORK, TAKEN], [*WORK, SENT, TAKEN]]
     assert found(orders, [1, 1, 2]).culprits != [1]
+
+
+@pytest.mark.parametrize("rounds", [2, 5, 50])
+def test_a_worker_with_a_part_of_its_own_is_not_held_to_the_others(rounds: int) -> None:
+    """Rank 1 has lines of its own since its second message: it is the server that repeats a send."""
+    alike = [SENT, TAKEN]
+    chief: list[Called] = [(WORLD, SEND, 60, 0), (WORLD, RECV, 61, 0)]
+    served = server(1 + rounds, 3)
+    orders = [[*served, *served[:3], served[3], served[3]]]
+    orders += [[*alike, *(chief if rank == 1 else alike) * (rounds + 1)] for rank in (1, 2, 3)]
+    orders[1] += chief
+    finding = found(orders, [1, 2, 1, 1])
+    assert finding.culprits != [1]

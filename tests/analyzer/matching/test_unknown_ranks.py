@@ -159,3 +159,21 @@ def test_a_rank_without_a_dump_that_made_no_call_at_the_boundary(
     found = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
     told = [one.culprits for one in found if one.confidence > 0.6]
     assert told == ([[2]] if recorded and not calls_of_last else [])
+
+
+@pytest.mark.parametrize("size", [5, 8])
+def test_more_ranks_that_may_be_on_their_way_than_are_known_are_no_votes(size: int) -> None:
+    """Of ranks 3 and up it is known that they made no call at the boundary, and no more."""
+    members = list(range(size))
+    groups = [GroupRecord(id="0", ranks=members, backend="gloo", description="default_pg")]
+    rows = [Row("all_reduce", n, inputs=((64,),), line=31, done=n < 5) for n in range(1, 6)]
+    dumps = [columns(rank, rows, backend="gloo", members=world(size)) for rank in (0, 1)]
+    call = OperationCall(0, "allreduce", "0", 5, group_seq=4, shape=(1,), file="/t.py", line=36)
+    for rank in members[2:]:
+        calls = [call] if rank == 2 else []
+        progress = Progress(1, rank, 0, 0, -1, None, len(calls), calls)
+        joined = join(rank, None, progress, groups, "")
+        assert joined is not None
+        dumps.append(joined)
+    found = synchronization_findings(build_wait_for_graph(dumps, expected=members))
+    assert all(one.confidence <= 0.6 for one in found)

@@ -197,3 +197,20 @@ def test_a_message_on_a_wrong_group_where_the_usual_one_lacks_it(
     (found,) = synchronization_findings(build_wait_for_graph(dumps))
     assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [wrong])
     assert f"recv from rank {wrong - 1} (default_pg) has no counterpart" in found.summary
+
+
+def test_a_message_of_a_next_phase_is_not_on_a_wrong_group() -> None:
+    """Rank 0 has come to what it does on another group; rank 1 sent once more on the first one."""
+    dumps = []
+    for rank, peer in ((0, 1), (1, 0)):
+        half, arrow = ("send", "->") if rank else ("recv", "<-")
+        rows = [
+            Row(f"{half} {rank}{arrow}{peer}", 0, "1", p2p_seq=n, line=10 + rank)
+            for n in range(1, 4)
+        ]
+        group, place = ("2", 1) if rank == 0 else ("1", 4)
+        op = f"{half} {rank}{arrow}{peer}"
+        rows.append(Row(op, 0, group, rank == 1, p2p_seq=place, line=30 - 19 * rank))
+        dumps.append(columns(rank, rows, members={"1": (0, 1), "2": (0, 1)}))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert found.culprits == [0, 1] and found.confidence <= 0.5
