@@ -117,7 +117,7 @@ class RankEnds:
 
 
 def _is_timeout(line: bytes) -> bool:
-    """True for a line of ``exceptions.jsonl`` that tells of a time limit of torch's in the main thread.
+    """True for a line of ``exceptions.jsonl`` of the main thread that tells of a limit of torch's.
 
     Others have time limits, too: it is torch's if the line within which it struck is.
     """
