@@ -60,7 +60,7 @@ def test_of_two_workers_either_may_have_left_their_order() -> None:
 
 @pytest.mark.parametrize("rounds", [2, 5, 50])
 def test_a_worker_with_a_part_of_its_own_is_not_held_to_the_others(rounds: int) -> None:
-    """Rank 1 has lines of its own since its second message: it is the server that repeats a send."""
+    """Rank 1 has lines of its own since its first round; it is the server that repeats a send."""
     alike = [SENT, TAKEN]
     chief: list[Called] = [(WORLD, SEND, 60, 0), (WORLD, RECV, 61, 0)]
     served = server(1 + rounds, 3)
