@@ -83,7 +83,7 @@ def _smaller(
         summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
         f"{call.op} number {call.seq}: {why}, and gloo aborted it.",
         evidence=[
-            Evidence("stderr", rank, f"gloo received {received} bytes and had room for {expected}"),
+            _refused(rank, received, expected),
             *(
                 Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
                 for peer in calls[:8]
@@ -145,9 +145,7 @@ def _only_sender(facts: CaseFacts, view: RankView, received: int, expected: int)
         confidence=PLAUSIBLE,
         summary=told if more is None else f"{more_rounds(unknown, peers, more)} {told}",
         evidence=[
-            Evidence(
-                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
-            ),
+            _refused(view.rank, received, expected),
             *(Evidence("flight_recorder", c.rank, f"was in {c.op} number {c.seq}") for c in calls),
             *_before(before),
         ],
@@ -185,9 +183,7 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         summary=f"Rank {view.rank} was in {own.op} while its peers were in an operation of another "
         f"line: it expected {expected} bytes and received {received}, and gloo aborted it.",
         evidence=[
-            Evidence(
-                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
-            ),
+            _refused(view.rank, received, expected),
             Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
             *(
                 Evidence("exceptions", peer, f"lost a peer at {frame.file}:{frame.line}")
@@ -199,6 +195,10 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         # One operation may have two lines, by a branch on the rank.
         alternatives=[(Cause.SIZE_MISMATCH, [view.rank], LIKELY_ALTERNATIVE)],
     )
+
+
+def _refused(rank: int, received: int, expected: int) -> Evidence:
+    return Evidence("stderr", rank, f"gloo received {received} bytes and had room for {expected}")
 
 
 def _ahead(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
@@ -229,9 +229,7 @@ def _ahead(facts: CaseFacts, view: RankView, received: int, expected: int) -> Pr
         f"called by then: it expected {expected} bytes and received {received}, of what they were "
         "in, and gloo aborted it.",
         evidence=[
-            Evidence(
-                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
-            ),
+            _refused(view.rank, received, expected),
             Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
             *(Evidence("progress", peer, "had not called it") for peer in peers[:8]),
         ],
