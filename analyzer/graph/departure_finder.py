@@ -162,7 +162,7 @@ class DepartureFinder:
         return self._own_orders.broken_by_one(waited, by_new=by_new, shared=shared)
 
     def kindred(self, rank: int, index: int) -> Kindred:
-        """What others that send and receive alike tell of a rank; see KindredOrders."""
+        """Account of a rank by others that send and receive alike; see KindredOrders."""
         return Kindred() if self._is_unnamed else self._kindred.tell(rank, index)
 
     def vote(self, ring: Sequence[int]) -> Vote | None:

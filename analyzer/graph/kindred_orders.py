@@ -19,7 +19,7 @@ from hanglab.recorder.case.operations import op_of
 
 @dataclass(frozen=True)
 class Kindred:
-    """What others of a rank's kind tell of it, up to the call that it waits in."""
+    """Account of a rank by others of its kind, up to the call that it waits in."""
 
     #: As many had called the same, and all of them went on otherwise; 0 if it left no order.
     outvoted_by: int = 0
@@ -55,7 +55,7 @@ class KindredOrders:
         return tuple(found)
 
     def tell(self, rank: int, index: int) -> Kindred:
-        """What they tell of a rank that waits in the entry of that index."""
+        """Their account of a rank that waits in the entry of that index."""
         mine, order = self._calls.get(rank), self._orders.get(rank)
         if mine is None or order is None:
             return Kindred()

@@ -38,8 +38,8 @@ class RankEnds:
         self.failure: tuple[float, str] | None = None
         #: The attempt that runs: what ended of earlier ones was started anew.
         self._attempt = 0
-        #: When a rank was first seen to have lost its patience with a peer (monotonic), and who.
-        self.gave_up: tuple[float, str] | None = None
+        #: That a rank was seen to have lost its patience with a peer, while it had not yet ended.
+        self.gave_up: str | None = None
         self._vanished: dict[Path, tuple[float, Clock]] = {}
 
     def started_anew(self, ranks: list[WatchedRank]) -> bool:
@@ -67,7 +67,7 @@ class RankEnds:
             except OSError:
                 continue
             if any(map(_is_timeout, lines)):
-                self.gave_up = time.monotonic(), f"a time limit struck on rank {rank.rank}"
+                self.gave_up = f"a time limit struck on rank {rank.rank}"
 
     def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
         """Ranks that have ended without anybody having said how.  ``last``: nobody will."""
@@ -125,7 +125,8 @@ def _is_timeout(line: bytes) -> bool:
         raised = msgspec.json.decode(line, type=Raised)
     except msgspec.MsgspecError:
         return False  # It is being written, perhaps.
-    of_torch = bool(raised.frames) and "/torch/" in raised.frames[0].file
+    # Between torch and its backend is the boundary.
+    of_torch = any("/torch/" in frame.file for frame in raised.frames[:2])
     return raised.main and of_torch and _TIMEOUT.search(raised.message) is not None
 
 

@@ -40,8 +40,6 @@ from hanglab.recorder.system.host_name import host_name
 _GRACE_QUIET = 0.3
 #: ... or this long after it, in any case.
 _GRACE = 3.0
-#: Seconds within which peers of a rank on which a time limit struck say so of theirs.
-_PEERS_TOO = 0.1
 #: Seconds between two searches for ranks that have registered.
 _DISCOVERY = 0.15
 #: Whoever asks for a capture gets it while the job moves, having rested for less than this,
@@ -202,7 +200,7 @@ class Session:
         return anew
 
     def _look_at_new_attempt(self) -> None:
-        """What was captured of ranks that ended, and were started anew, is past."""
+        """Forget what was captured of ranks that ended, and were started anew."""
         trigger = self._job.trigger
         if not self._captured or not self._unaided or trigger is None:
             return
@@ -221,10 +219,8 @@ class Session:
         watcher = self._watcher
         if self._dumped is not None and time.monotonic() - self._dumped[0] > _DUMPS:
             return "timeout_dump", self._dumped[1]
-        if self._rank_ends.gave_up is not None and self._rank_ends.failure is None:
-            since, detail = self._rank_ends.gave_up
-            if time.monotonic() - since > _PEERS_TOO:
-                return "timeout_dump", detail
+        if self._rank_ends.gave_up is not None:
+            return "timeout_dump", self._rank_ends.gave_up
         if self._rank_ends.failure is not None:
             since, detail = self._rank_ends.failure
             past = time.monotonic() - since

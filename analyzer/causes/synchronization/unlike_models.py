@@ -28,7 +28,7 @@ _LIKE_FIRST = "the sizes of process 0"
 
 @dataclass(frozen=True)
 class _Said:
-    """What one rank was told: its number among those compared, models by number, and the place."""
+    """An error of one rank: its number among those compared, models by number, and the place."""
 
     number: int
     models: dict[int, str]
@@ -107,7 +107,7 @@ def _unlike_most(models: Mapping[int, str], size: int) -> tuple[int, ...]:
 
 
 def _said(view: RankView) -> _Said | None:
-    """What torch told a rank of models, and where; None where it told nothing."""
+    """An error of torch's that tells a rank of models; None where there is none."""
     raised = [(one.message, list(one.frames)) for one in view.exceptions]
     printed = [(one.message, list(one.frames)) for one in printed_tracebacks(view.stderr)]
     for text, frames in (*raised, *printed):
