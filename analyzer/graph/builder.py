@@ -136,8 +136,9 @@ class _Builder:
         settle(divergences, silent, group_table, waits, lookup)
         strays = list(find_stray_messages(waits, group_table.groups))
         departure = self._departures.find(divergences, waits)
-        if departure is not None and {departure.rank, None}.isdisjoint(s.deviating for s in strays):
-            departure = None if strays else departure
+        astray = {one.deviating for one in strays}
+        if departure is not None and astray and astray.isdisjoint({departure.rank, None}):
+            departure = None
         self._departures.label_silent(silent)
         label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)

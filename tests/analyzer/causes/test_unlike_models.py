@@ -8,18 +8,22 @@ import pytest
 from views import job, raised, user, view
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 
 
-def verdict(texts: Mapping[int, str], size: int) -> Verdict:
-    views = [
+def views_of(texts: Mapping[int, str], size: int) -> list[RankView]:
+    return [
         raised(view(rank), "RuntimeError", texts[rank], user(17), at=rank)
         if rank in texts
         else view(rank)
         for rank in range(size)
     ]
-    return conclude(job(views, trigger="exit"))
+
+
+def verdict(texts: Mapping[int, str], size: int) -> Verdict:
+    return conclude(job(views_of(texts, size), trigger="exit"))
 
 
 @pytest.mark.parametrize("odd", [0, 1, 3])
@@ -79,12 +83,8 @@ def test_numbers_are_those_within_the_group_that_compares(
     members: tuple[int, ...], raising: tuple[int, ...], odd: list[int]
 ) -> None:
     """Two replicas of four ranks each, of which one has a rank with another model."""
-    views = []
-    for rank in range(8):
-        text = unlike([members.index(rank)])[members.index(rank)] if rank in raising else ""
-        made = view(rank)
-        views.append(raised(made, "RuntimeError", text, user(17), at=rank) if text else made)
-    known = job(views, trigger="exit")
+    told = unlike([members.index(rank) for rank in raising])
+    known = job(views_of({members[at]: text for at, text in told.items()}, 8), trigger="exit")
     rest = tuple(rank for rank in range(8) if rank not in members)
     known.graph.groups += [ProcessGroup("1", members, "dp"), ProcessGroup("2", rest, "dp")]
     found = conclude(known)
