@@ -40,6 +40,11 @@ class Entry:
     def name(self) -> str:
         return "coalesced" if self.part is None else self.part.kind
 
+    @property
+    def is_message(self) -> bool:
+        """Of messages, too, where it ends a batch of them, of which torch does not tell."""
+        return issues_of(self.played.step)[0].peer is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Ring:
@@ -115,7 +120,7 @@ def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
                 continue
             entries.append(
                 Entry(
-                    played, part, group, count[0], count[1] if p2p else 0, count[2],
+                    played, part, group, count[0], 0 if gloo else count[1], count[2],
                     "scheduled" if batch else state, seen and not batch,
                 )
             )  # fmt: skip
@@ -182,7 +187,7 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
             "retired": entry.retired,
             "timeout_ms": 600_000 if group.backend == "nccl" else 1_800_000,
             # Of a batch's end torch asks its own kind, which is neither send nor receive.
-            "is_p2p": entry.part is not None and entry.p2p > 0,
+            "is_p2p": entry.part is not None and entry.is_message,
         }
         if version != "2.4":
             handed_over = played.thread == 0 and played.step.line in loss.backward

@@ -95,9 +95,12 @@ def _is_counted(play: Play, loss: Loss, fault: Fault, peer: int, at: int) -> boo
     rings = [ring_of(play, rank, loss) for rank in (fault.rank, peer)]
     if not loss.active_only and not any(ring.dropped for ring in rings):
         return True
-    marks = [{(one.group, one.collective) for one in ring.entries if not one.p2p} for ring in rings]
+    marks = [
+        {(one.group, one.collective) for one in ring.entries if not one.is_message}
+        for ring in rings
+    ]
     return any(
-        not one.p2p and (one.group, one.collective) in marks[1]
+        not one.is_message and (one.group, one.collective) in marks[1]
         and (one.played.at < at or one.played.thread != fault.thread)
         for one in rings[0].entries
     )  # fmt: skip
