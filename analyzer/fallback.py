@@ -213,7 +213,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         Evidence(
             "flight_recorder",
             wait.call.rank,
-            f"waits in {wait.call.op}"
+            f"waits in {wait.call.op or 'an operation'}"
             + (f" number {wait.call.seq}" if wait.call.seq is not None else "")
             + (f" for {name_ranks(wait.on)}" if wait.on else ""),
         )

@@ -296,6 +296,8 @@ class _Builder:
         places[rank] = first.waiters[rank].index
         if self._departures.left_own_order_alone(places, by_new=True) != rank:
             return
+        if not self._departures.has_known_rounds(rank, places[rank]):
+            return
         call = self._calls.call(rank, first.waiters[rank], first.group.group, full=True)
         graph.unmatched = [Unmatched(call, None, (rank,))]
         graph.sinks, graph.open = [], ()
@@ -332,6 +334,12 @@ class _Builder:
         ):
             return False  # What is in one batch has one order.
         waiter, index = waiting[0][0], waiting[0][1].index
+        if any(
+            sink.rank in operation.absent
+            for rank in waits.by_rank.keys() - {waiter}
+            for _, operation in waits.held(rank)
+        ):
+            return False  # A third waits for it, behind what it waits in.
         if len(self._group_table.expected) > 2:
             return self._departures.may_repeat(waiter, index)
         return not self._departures.keeps_own_order(waiter, len(waiting))

@@ -161,6 +161,10 @@ class DepartureFinder:
         """The one rank of a ring that left its own rounds; see OwnOrders.broken_by_one."""
         return self._own_orders.broken_by_one(waited, by_new=by_new, shared=shared)
 
+    def has_known_rounds(self, rank: int, index: int) -> bool:
+        """True if a rank had come round before a message; within its first round come phases."""
+        return has_known_rounds(self._lookup.entries(rank), index)
+
     def kindred(self, rank: int, index: int) -> Kindred:
         """Account of a rank by others that send and receive alike; see KindredOrders."""
         return Kindred() if self._is_unnamed else self._kindred.tell(rank, index)
@@ -178,8 +182,7 @@ class DepartureFinder:
         """
         found = self._own_orders.find(self._group_table.expected, waits)
         if found is not None and found.messages and found.index is not None:
-            # Within its first round a schedule comes to phases.
-            if not has_known_rounds(self._lookup.entries(found.rank), found.index):
+            if not self.has_known_rounds(found.rank, found.index):
                 return None
         explained = [w for w in waits.operations.values() if w.explained]
         # The rest of a batch in which two do not agree is held up by these two.

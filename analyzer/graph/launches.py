@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.roots import may_hide
 from hanglab.analyzer.graph.thresholds import UNORDERED
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, channel_of
 from hanglab.analyzer.matching.merging import MergedSummaries
@@ -73,7 +74,7 @@ def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[Launch
                 summary = merged.ranks[rank]
                 # No status tells whether a send or receive that the ring dropped has finished.
                 dropped = not summary.undropped and any(part.p2p for part in summary.parts)
-                launch.unseen_before = summary.history_truncated or dropped
+                launch.unseen_before = summary.history_truncated or dropped or may_hide(summary)
                 found[rank, pending.order] = launch
                 begun |= pending.started is True
             if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):

@@ -129,6 +129,8 @@ class LoneSteps:
             or self._is_other_operation(place, *earlier)
         ):
             return False
+        if not again and self._is_furthest(path.rank, before, earlier):
+            return False  # The others may come to the same once they have done as many rounds.
         followed = {
             then: ranks.keys() - {path.rank} for (one, then), ranks in self._times.items()
             if one == before and (again or then in earlier)
@@ -137,6 +139,18 @@ class LoneSteps:
             return False  # Of messages that data give there may be none.
         went_on = frozenset[int]().union(*followed.values())
         return earlier.total() + len(went_on) >= KNOWN_ROUNDS
+
+    def _is_furthest(self, rank: int, before: Token, earlier: Counter[Token]) -> bool:
+        """True if several went on from a place as the rank did until then, none of them as often.
+
+        A loop ends at some round, for all alike.
+        """
+        times = [self._times[before, then] for then in earlier]
+        others = Counter[int]()
+        for one in times:
+            others += one
+        del others[rank]
+        return bool(others) and max(others.values()) <= earlier.total()
 
     def _is_other_operation(self, place: Token, usual: Token = None) -> bool:
         """True if a place is on the line of the usual one, which called nothing else in any rank.

@@ -9,7 +9,7 @@ that counts as the rest of the group does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,6 +103,7 @@ def find_miscount(
                 waiting,
                 messages,
                 _waiting_for(rank, waiting, waits),
+                places[past[0]].group.members,
                 untaken=_is_sent_more(rank, past[0], waiting, lookup),
             )
         )
@@ -138,10 +139,14 @@ def _of_pair(
     waiting: OpenOperation,
     messages: Mapping[int, _Messages],
     missing: set[int],
+    comparable: Collection[int],
     *,
     untaken: bool,
 ) -> Miscount | None:
-    """``missing`` wait for the rank; ``untaken``: another one has sent what it never took."""
+    """``missing`` wait for the rank; ``untaken``: another one has sent what it never took.
+
+    ``comparable`` are the ranks whose round ends where the peer is.
+    """
     members = waiting.group.members
     sends = op_of(waiting.op).sends
     use, counterpart = (sends, members.index(peer)), (not sends, members.index(rank))
@@ -175,7 +180,7 @@ def _of_pair(
     if not other and (untaken or any(kind is not sends for kind, _ in theirs.now)):
         # It may have done its part with somebody else, as its rank should have, or was to have.
         return None
-    rest = [m for one, m in messages.items() if one not in (rank, peer)]
+    rest = [m for one, m in messages.items() if one in comparable and one not in (rank, peer)]
     if len({number for m in rest if m.final for number in m.now.values()}) > 1:
         return None  # Who is through with them has as many with each, or such numbers tell nothing.
     for_rank = sum(_agrees(one, count, other) for one in rest)

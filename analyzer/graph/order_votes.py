@@ -128,9 +128,11 @@ class OrderVotes:
             return None
         if place == 0 and not (self._orders[rank].whole and self._orders[other].whole):
             return None  # Without a call that both have before it they may be in other rounds.
-        if not all(map(self._are_alike, mine[: place + 1], theirs[: place + 1])):
+        alike = [*map(self._are_alike, mine, theirs)]
+        if not all(alike[: place + 1]):
             return False
-        return True if place < len(mine) else None
+        # Who parts from it as well, further on, has rounds of its own, as its data give.
+        return True if place < len(mine) and all(alike) else None
 
     def _parting(self, rank: int, other: int) -> int | None:
         """Index of the first call of a rank that is another than that of the other rank there."""

@@ -312,6 +312,8 @@ class OwnOrders:
                 # Where its peers have not begun a further round it may have come to the next phase.
                 if not all(own.is_behind(self._orders[other]) for other in in_order):
                     return None
+                if _is_of_two(own.at_break, waits):
+                    return None  # Of these the other one may have left it out.
             return self._departure(broken[0], in_order[0], edit)
         if (
             len(in_order) == 1
@@ -360,6 +362,12 @@ class OwnOrders:
             messages=mine.message and theirs.message,
             own=True,
         )
+
+
+def _is_of_two(call: IssuedCall, waits: OpenOperations) -> bool:
+    """True if the group of an open collective has two members."""
+    group = next((o.group for o in waits.operations.values() if o.key[0] == call.place), None)
+    return not call.message and group is not None and len(group.members) == 2
 
 
 def _lacks(rank: int, others: Sequence[int], waits: OpenOperations) -> bool:

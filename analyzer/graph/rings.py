@@ -466,13 +466,14 @@ def _is_missed_by_others(rank: int, peer: int, waits: OpenOperations) -> bool:
 
     Each of these would else have one too many.  But not of fewer than those who stand with ``peer``
     in its collective: then the few may be the odd ones, such as workers that had a batch more.  Who
-    has been to that waits for what comes behind it.
+    has been to that, or has no part in it, waits for what comes behind it.
     """
     here = waits.first(peer)
     been = {other for waiting in here for other in waiting.finished}
+    due = {other for waiting in here for other in waiting.group.members} - been - {peer}
     missing = {
-        other for other in waits.by_rank for waiting in waits.first(other)
-        if other not in been | {peer} and waiting.seq is None and peer in waiting.absent
+        other for other in due & waits.by_rank.keys() for waiting in waits.first(other)
+        if waiting.seq is None and peer in waiting.absent
     } | {rank}  # fmt: skip
     beside = max((len(waiting.waiters) for waiting in here), default=0)
     return len(missing) > 1 and len(missing) >= beside

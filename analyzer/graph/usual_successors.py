@@ -193,7 +193,10 @@ def _edit(
     # Others made it in other rounds as well.
     now = [one for one in shared if one.round is not None and one.round == mine.round]
     made = any(map(mine.is_past, now)) if now else all(map(mine.is_past, shared))
+    made = made or any(_makes_later(mine, one) for one in shared)
     may_lack = _is_collective(theirs) and not made and _is_replicated(others, shared, members)
+    if may_lack and _may_come_behind_messages(mine, theirs, steps):
+        return None
     if may_lack and Edit.LEFT_OUT in proved:
         return Edit.LEFT_OUT
     able = {one.path.rank for one in others if _may_come_to(one.path, mine, members)}
@@ -204,7 +207,7 @@ def _edit(
     # the collective there each time before.
     before = list(pairwise(mine.path.tokens[: mine.at])).count(theirs.step)
     told = _is_collective(mine) or before >= KNOWN_ROUNDS
-    if may_lack and told and not again and not _makes_later(mine, theirs):
+    if may_lack and told and not again:
         if Edit.LEFT_OUT in possible:
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
@@ -281,6 +284,18 @@ def _makes_later(mine: _PathPlace, theirs: _PathPlace) -> bool:
     later = mine.path.calls[mine.at :]
     call = theirs.call
     return any(call is not None and one is not None and call.is_one_with(one) for one in later)
+
+
+def _may_come_behind_messages(
+    mine: _PathPlace, theirs: _PathPlace, steps: Collection[tuple[Token, Token]]
+) -> bool:
+    """True if messages are all that the rank made since, and others came from such to the call.
+
+    In a round in which others have none to send they go on to it at once.
+    """
+    later = mine.path.calls[mine.at :]
+    messages = all(call is not None and call.message for call in later)
+    return messages and (mine.path.tokens[-1], theirs.token) in steps
 
 
 def _may_come_to(path: Path, place: _PathPlace, members: Sequence[Collection[int]]) -> bool:

@@ -294,7 +294,15 @@ def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperat
                 if posted or merged.ranks[rank].truncated or (known and rank in known.waiters):
                     continue
                 op = known.op if known is not None else ""
-                enter(rank, place, Pending(ABSENT, UNORDERED, ABSENT, seq, op))
+                enter(rank, place, _told_by_status(merged.ranks[rank], seq, op))
+
+
+def _told_by_status(summary: RankSummary, seq: int, op: str) -> Pending:
+    """An operation of which the rank has no entry: older than all that a full ring still has."""
+    dropped = not (summary.undropped or summary.truncated or summary.gloo or summary.empty)
+    order = seq - UNORDERED if dropped else UNORDERED
+    thread = summary.thread if dropped else ""
+    return Pending(ABSENT, order, ABSENT, seq, op, thread=thread)
 
 
 def _complete_collective(waiting: OpenOperation, merged: MergedSummaries) -> None:

@@ -7,6 +7,9 @@ operations that used to go together, or are one, meet again.
 
 from __future__ import annotations
 
+from collections import Counter
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Arguments, Entries
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.group_history import continuation
@@ -36,6 +39,9 @@ def find_divergent_call_site(
     deviating = sorted({r for history in starts[seq] for r in _within(history, seq) & members})
     if len(deviating) > 1 and not outvotes(len(members) - len(deviating), len(deviating)):
         # They are too many to be the exception.
+        return None
+    other = min(members - {*deviating}, default=deviating[0])
+    if _call_alike(lookup, sequences, (deviating[0], other), (seq, before)):
         return None
     calls = calls_under(sequences, lookup, seq, sorted(members), tuple(deviating))
     if not set(deviating) & calls.keys():
@@ -86,3 +92,32 @@ def _left_at(
         if all(next(iter(one), None) == others[place] for one in expected):
             return low + place
     return None
+
+
+def _call_alike(
+    lookup: CallLookup, sequences: Sequences, pair: tuple[int, int], between: tuple[int, int]
+) -> bool:
+    """True if both of a pair called alike since then all that used to come back, lines apart.
+
+    Which is no accident where those are several: the line is another way to the same operations,
+    as of a rank that shadows its peers' once its input has ended (``torch.distributed.algorithms
+    .Join``).  A lone evaluation meets the same calls until the backward pass alone.
+    """
+    made = []
+    for rank in pair:
+        entries = lookup.entries(rank)
+        at = [lookup.index_of(rank, sequences.group.group.name, seq) for seq in between]
+        if entries is None or ABSENT in at:
+            return False
+        made.append([_called(entries, rows) for rows in (range(at[0]), range(*at))])
+    (_, mine), (before, theirs) = made
+    returning = {call for call, count in Counter(before).items() if count > 1}
+    return mine == theirs and len(returning) > 1 and returning <= {*mine}
+
+
+def _called(entries: Entries, rows: range) -> list[tuple[str, str, Arguments]]:
+    """Group, operation and arguments of each call in some rows."""
+    return [
+        (entries.group_at(row), entries.operation_at(row).op, entries.arguments_at(row))
+        for row in rows
+    ]

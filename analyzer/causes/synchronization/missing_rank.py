@@ -6,7 +6,9 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSETTLED
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.connected import connected
+from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
@@ -51,8 +53,17 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def _may_lack_part(graph: WaitForGraph, sink: Sink, call: Call) -> bool:
-    """True if a member that left no dump may be in the exchange that others have ended, too."""
-    return not sink.by_exclusion and not set(graph.missing).isdisjoint(call.group.members)
+    """True if a member may have sent less in the exchange that others have ended, or be in it.
+
+    One that left no dump, or whose buffer has dropped what it sent: it ends when it is sent itself.
+    """
+    if sink.by_exclusion or call.seq is None:
+        return False
+    lookup, group, seq = graph.lookup, call.group, call.seq
+    return lookup is None or any(
+        rank in graph.missing or lookup.index_of(rank, group.name, seq) == ABSENT
+        for rank in group.members[:FULL_RANKS]
+    )
 
 
 def _is_last(sink: Sink) -> bool:

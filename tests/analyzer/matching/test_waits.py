@@ -299,6 +299,21 @@ def test_an_idle_status_without_entries_puts_a_rank_outside() -> None:
     assert finding.culprits == [1]
 
 
+def test_what_a_status_alone_has_open_is_older_than_all_that_a_full_ring_still_has() -> None:
+    # Rank 0 waits for 1 in group 1, of which no ring has an entry left, and 1 for 0 in the world.
+    last = [Row("all_reduce", 4), open_("all_reduce", 5)]
+    numbers = ({0: (5, 4), 1: (8, 7)}, {0: (5, 4), 1: (7, 7)})
+    members = {"0": range(2), "1": range(2)}
+    dumps = [
+        columns(rank, last, members=members, status=status, first_record=40)
+        for rank, status in enumerate(numbers)
+    ]
+    graph = build_wait_for_graph(dumps)
+    waits = {(wait.call.rank, wait.call.group.name, wait.call.seq): wait.on for wait in graph.waits}
+    assert waits == {(0, "1", 8): (1,), (1, "0", 5): (0,)}
+    assert [set(cycle.ranks) for cycle in graph.cycles] == [{0, 1}]
+
+
 def test_a_status_that_is_ahead_puts_a_rank_inside() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
