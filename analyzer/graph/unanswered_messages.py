@@ -56,6 +56,9 @@ def find_unanswered_message(
         return None  # One of those may be the one that lacks.
     if not (message.certain or root.started or root.overtaken):
         return None  # Its half may have come and gone, and the device of its rank have stopped.
+    batch = [w for p, w in waits.by_rank[root.rank] if p.order == root.order]
+    if not message.certain and len({w.peer for w in batch}) > 1:
+        return None  # Another one of its batch may keep it, as one that its peer takes otherwise.
     left = left_rounds_at(root.rank) == message.waiters[root.rank].index
     return message if left or _is_past(message, waits) else None
 
