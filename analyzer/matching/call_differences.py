@@ -19,6 +19,7 @@ from hanglab.analyzer.matching.group_history import (
 from hanglab.analyzer.matching.later_votes import later_votes
 from hanglab.analyzer.matching.line_votes import side_at_common_line
 from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
+from hanglab.analyzer.matching.past_differences import are_one_operation, is_past
 from hanglab.analyzer.matching.sequences import Sequences, calls_under, keep_together
 from hanglab.analyzer.matching.signatures import (
     ARGUMENT_DIFFERENCES,
@@ -129,10 +130,17 @@ def call_differences(sequences: Sequences, lookup: CallLookup) -> GroupDivergenc
         if codes in harmless:
             continue
         divergence = _judge(sequences, lookup, seq, sides)
-        if not _is_silent(sequences, divergence):
+        names_differ = divergence.difference is Difference.OPERATION and not divergence.skipped
+        if not (
+            is_past(sequences, seq, [side.ranks for side in sides])
+            if names_differ
+            else _is_silent(sequences, divergence)
+        ):
             found.first = divergence
             return found
         harmless.add(codes)
+        if names_differ and are_one_operation(divergence.calls.values()):
+            continue
         kind = divergence.difference, divergence.deviating
         if kind not in kinds:
             kinds.add(kind)
