@@ -7,7 +7,8 @@ it has not finished, an operation to the ranks that hold it up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,8 +23,11 @@ from hanglab.recorder.case.operations import op_of
 
 #: (index of the group, sequence number), or (index of the group, rank, index of the entry).
 Key = tuple[int, ...]
-#: An operation, and whether the thread that issued it is the one that issues another.
-_Open = tuple[Key, bool]
+#: An operation as ranks have it in common, and whether the thread that issued it is the one that
+#: issues another.
+_Open = tuple[Hashable, bool]
+#: Such, and how many of each.
+_Opened = frozenset[tuple[_Open, int]]
 #: Rank -> thread -> order of its oldest operation that none of its later ones has overtaken.
 _Oldest = dict[int, dict[str, int]]
 
@@ -379,56 +383,88 @@ def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: Merge
     busy = [rank for rank in waiting.absent if waits.by_rank.get(rank)]
     if not busy:
         return
-    passed = {_passed(rank, waiting, waits) for rank in waiting.leaders} - {frozenset()}
-    known: dict[frozenset[_Open], bool] = {}
+    passed = {_passed(rank, waiting, waits) for rank in waiting.leaders}
+    known: dict[tuple[_Opened, ...], bool] = {}
     found = set()
     for rank in busy:
         open_ = _open_besides(rank, waiting, waits, merged.ranks[rank])
         if open_ is None:
             continue
         if open_ not in known:
-            known[open_] = any(open_ <= theirs for theirs in passed)
+            known[open_] = any(
+                mine <= theirs
+                for one in passed if one is not None
+                for mine, theirs in zip(open_, one, strict=True)
+            )
         if known[open_]:
             found.add(rank)
     waiting.elsewhere = frozenset(found)
 
 
+def _named(
+    rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]
+) -> tuple[_Opened, ...]:
+    """Open operations, and whether one thread issues them and another, as ranks have in common.
+
+    A message by its other end, as of all that wait for one; or by how far that is in the group, as
+    in a ring.
+    """
+    names: tuple[list[_Open], list[_Open]] = [], []
+    for pending, other, own in opened:
+        if other.seq is not None:
+            ways = [other.key] * 2
+        else:
+            peer = pending.dst if op_of(pending.op).sends else pending.src
+            place = other.group.members.index(rank)
+            ways = [
+                (other.key[0], pending.op, way, end)
+                for way, end in (("to", peer), ("by", (peer - place) % len(other.group.members)))
+            ]
+        for found, way in zip(names, ways, strict=True):
+            found.append((way, own))
+    return tuple(frozenset(Counter(found).items()) for found in names)
+
+
 def _open_besides(
     rank: int, waiting: OpenOperation, waits: OpenOperations, summary: RankSummary
-) -> frozenset[_Open] | None:
+) -> tuple[_Opened, ...] | None:
     """Operations that an absent rank has open; None where its thread may stand in one."""
     progress = waiting.group.progress.get(rank)
     thread = progress.part.thread if progress is not None and progress.part is not None else ""
-    found = set()
+    found = []
     for pending, other in waits.by_rank[rank]:
         own = pending.thread == thread
-        if other.seq is None or not other.absent or (own and pending.held):
+        if not other.absent or (own and pending.held) or other.any_source:
             return None
-        if other.group is waiting.group:
+        if other.group is waiting.group and other.seq is not None:
             # A group's operations come one after the other: that one is what it waits for.
             return None
         # A thread that works seldom may be one that the main thread has yet to start.
         if not own and thread != summary.thread:
             return None
-        found.add((other.key, own))
-    return frozenset(found)
+        found.append((pending, other, own))
+    return _named(rank, found)
 
 
-def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> frozenset[_Open]:
-    """Operations that a waiter has open and did not wait for before it came here."""
+def _passed(
+    rank: int, waiting: OpenOperation, waits: OpenOperations
+) -> tuple[_Opened, ...] | None:
+    """Operations that a waiter has open and did not wait for before it came here, if any."""
     here = waiting.waiters[rank]
     mine = waits.by_rank[rank]
-    if any(p.order < here.order and other.group is waiting.group for p, other in mine):
-        return frozenset()
-    posted = {(key, True) for key in waits.posted.get(rank, ())}
-    earlier = (
-        (other.key, pending.thread == here.thread)
+    if any(p.order < here.order and other.group is waiting.group and other.seq is not None
+           for p, other in mine):  # fmt: skip
+        return None
+    earlier = [
+        (pending, other, pending.thread == here.thread)
         for pending, other in mine
-        if other.seq is not None
-        and other is not waiting
+        if other is not waiting
+        and not other.any_source
         and (pending.order < here.order or pending.thread != here.thread)
-    )
-    return frozenset({*earlier, *posted})
+    ]
+    posted = frozenset(((key, True), 1) for key in waits.posted.get(rank, ()))
+    found = tuple(one | posted for one in _named(rank, earlier))
+    return found if any(found) else None
 
 
 class _Matcher:

@@ -14,6 +14,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.sequences import Sequences
 from hanglab.analyzer.matching.signatures import alike
 from hanglab.analyzer.matching.summary import GAP
+from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES
 from hanglab.recorder.case.operations import op_of
 
 
@@ -34,8 +35,10 @@ def is_past(sequences: Sequences, seq: int, sides: Sequence[Collection[int]]) ->
         waiting = {rank for rank, one in known.items() if one.has_entered(held)}
         if any(set(side) in (waiting, ranks - waiting) for side in sides):
             return False
-    return all(
-        _are_in_step(sequences, seq, min(one), min(other)) for one, other in combinations(sides, 2)
+    histories = [ranks & one.windows.keys() for one in sequences.histories]
+    telling = [min(one) for one in histories if one]
+    return len(telling) <= COMPARED_HISTORIES and all(
+        _are_in_step(sequences, seq, *pair) for pair in combinations(telling, 2)
     )
 
 

@@ -114,21 +114,16 @@ def test_those_who_jumped_ahead_may_be_most() -> None:
     assert synchronization_findings(graph_of({0: STEADY, 1: JUMPED, 2: JUMPED}, 4)) == []
 
 
-def wrapped(mine: list[Row], first: int) -> list[Row]:
-    return [row for row in mine if row.seq >= first]
-
-
 def test_a_ring_that_begins_later_asks_for_a_longer_buffer(tmp_path: Path) -> None:
-    calls = [("all_reduce", n, 10 + n) for n in range(1, 9)]
-    usual = [
-        Row(op, n, inputs=((s,),), line=ln, done=n < 8) for n, (op, s, ln) in enumerate(calls, 1)
-    ]
-    odd = [Row("all_gather", 3, line=77) if row.seq == 3 else row for row in usual]
+    usual = [Row("all_reduce", n, inputs=((n,),), line=10 + n) for n in range(1, 4)]
+    odd = [*usual[:2], Row("all_gather", 3, line=77)]
+    last = [Row("barrier", 1, group="1"), Row("all_reduce", 4, line=14, done=False)]
+    members = {"0": range(3), "1": range(3)}
     graph = build_wait_for_graph(
         [
-            columns(0, usual, members=world(3)),
-            columns(1, odd, members=world(3)),
-            columns(2, wrapped(usual, 5), members=world(3), first_record=4),
+            columns(0, [*usual, *last], members=members),
+            columns(1, [*odd, *last], members=members),
+            columns(2, last, members=members, first_record=3),
         ]
     )
     (divergence,) = graph.divergences

@@ -299,6 +299,23 @@ def test_an_idle_status_without_entries_puts_a_rank_outside() -> None:
     assert finding.culprits == [1]
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_receive_that_all_have_open_from_the_start_keeps_nobody(threads: bool) -> None:
+    """Such as one for a signal to stop; rank 2 alone has nothing else open, and is missed."""
+
+    def rows(rank: int) -> list[Row]:
+        thread = {"thread_id": "7", "thread_name": "watcher"} if threads else {}
+        main = {"thread_id": "1", "thread_name": "main"} if threads else {}
+        stop = [Row(f"recv {rank}<-0", 0, group="1", p2p_seq=1, done=False, extra=thread)]
+        calls = [Row("all_reduce", n, done=n < 9, extra=main) for n in range(1, 10 - (rank == 2))]
+        return [*(stop if rank else []), *calls]
+
+    members = {"0": range(4), "1": range(4)}
+    graph = graph_of({rank: rows(rank) for rank in range(4)}, members=members)
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
+
+
 def test_what_a_status_alone_has_open_is_older_than_all_that_a_full_ring_still_has() -> None:
     # Rank 0 waits for 1 in group 1, of which no ring has an entry left, and 1 for 0 in the world.
     last = [Row("all_reduce", 4), open_("all_reduce", 5)]
