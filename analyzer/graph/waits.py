@@ -393,7 +393,8 @@ def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: Merge
         if open_ not in known:
             known[open_] = any(
                 mine <= theirs
-                for one in passed if one is not None
+                for one in passed
+                if one is not None
                 for mine, theirs in zip(open_, one, strict=True)
             )
         if known[open_]:
@@ -401,9 +402,7 @@ def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: Merge
     waiting.elsewhere = frozenset(found)
 
 
-def _named(
-    rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]
-) -> tuple[_Opened, ...]:
+def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> tuple[_Opened, ...]:
     """Open operations, and whether one thread issues them and another, as ranks have in common.
 
     A message by its other end, as of all that wait for one; or by how far that is in the group, as
@@ -446,9 +445,7 @@ def _open_besides(
     return _named(rank, found)
 
 
-def _passed(
-    rank: int, waiting: OpenOperation, waits: OpenOperations
-) -> tuple[_Opened, ...] | None:
+def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[_Opened, ...] | None:
     """Operations that a waiter has open and did not wait for before it came here, if any."""
     here = waiting.waiters[rank]
     mine = waits.by_rank[rank]
