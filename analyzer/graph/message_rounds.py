@@ -86,13 +86,13 @@ def _batch_of(entries: Entries, row: int) -> int:
 def did_rounds_alone(entries: Entries | None, index: int, *, usual: bool) -> bool:
     """True if all messages before an entry were rounds of several, from the first on.
 
-    ``usual``: and the entry is one of them.
+    ``usual``: and the entry is one of them, whose rounds may have it alone.
     """
     if entries is None or not 0 <= index < len(entries):
         return False
     keys, messages = _messages_before(entries, index)
     key = int(keys[index]) if usual else None
-    return _rounds_alone(keys[messages].tolist(), key) > 1
+    return _rounds_alone(keys[messages].tolist(), key) > (0 if usual else 1)
 
 
 def _messages_before(entries: Entries, index: int) -> tuple[Int64, Int64]:

@@ -15,6 +15,7 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
+from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Cause, Finding, Inputs, Status
 from hanglab.analyzer.wording import name_needs
 
@@ -864,6 +865,26 @@ def test_what_is_queued_behind_a_message_is_no_habit() -> None:
         members=world(4),
     )
     assert all(f.culprits != [0] for f in synchronization_findings(graph))
+
+
+def test_who_takes_another_peer_than_the_one_that_waits_as_ever_is_named_as_likely() -> None:
+    """Rank 0 sends to 2, from a line of its own, where 1 waits for it as in each round before."""
+
+    def rows(message: str, end: list[Row], line: int = 10) -> list[Row]:
+        return [*(Row(message, 0, p2p_seq=1 + i, line=line) for i in range(5)), *end]
+
+    graph = graph_of(
+        {
+            0: rows("send 0->1", [open_("send 0->2", 0, p2p_seq=6, line=20)]),
+            1: rows("recv 1<-0", [open_("recv 1<-0", 0, p2p_seq=6, line=10)]),
+            2: rows("send 2->3", [open_("all_reduce", 1, line=30)]),
+            3: rows("recv 3<-2", [open_("all_reduce", 1, line=30)]),
+        },
+        members=world(4),
+    )
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0])
+    assert finding.confidence == CANDIDATES
 
 
 def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() -> None:
