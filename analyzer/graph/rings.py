@@ -43,7 +43,7 @@ from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
 from hanglab.analyzer.graph.sibling_groups import odd_beside_siblings
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
-from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.graph.wrong_group import WrongGroup, find_wrong_group, repeats_call
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer, leaves_usual_peer
 from hanglab.analyzer.matching.calls import Call
