@@ -410,6 +410,7 @@ def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> 
     """
     names: tuple[list[_Open], list[_Open]] = [], []
     for pending, other, own in opened:
+        ways: list[Hashable]
         if other.seq is not None:
             ways = [other.key] * 2
         else:

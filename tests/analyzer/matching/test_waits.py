@@ -867,6 +867,37 @@ def test_what_is_queued_behind_a_message_is_no_habit() -> None:
     assert all(f.culprits != [0] for f in synchronization_findings(graph))
 
 
+@pytest.mark.parametrize("stopped", [1, 3])
+def test_who_is_to_do_next_what_others_wait_for_stopped_though_rings_have_wrapped(
+    stopped: int,
+) -> None:
+    """Stages of a pipeline, whose group has no collective by which messages could be counted."""
+
+    def round_of(rank: int) -> list[str]:
+        before, after = f"{rank}<-{rank - 1}", f"{rank}->{rank + 1}"
+        back, grads = f"{rank}<-{rank + 1}", f"{rank}->{rank - 1}"
+        first, last = rank == 0, rank == 3
+        ops = [("recv", before, first), ("send", after, last), ("recv", back, last)]
+        return [f"{op} {ends}" for op, ends, none in (*ops, ("send", grads, first)) if not none]
+
+    def rows(rank: int) -> list[Row]:
+        made = round_of(rank) * 4
+        # The one that stopped took what the stage before it sent, and the others wait.
+        waits = f"recv {rank}<-{rank - 1}" if rank > stopped else f"recv {rank}<-{rank + 1}"
+        end = made.index(waits) + 1 if rank != stopped else 1
+        calls = [*made, *round_of(rank)[:end]]
+        first = 40 * len(round_of(rank))
+        return [
+            Row(op, 0, group="1", p2p_seq=first + at, done=rank == stopped or at < len(calls) - 1)
+            for at, op in enumerate(calls)
+        ]
+
+    members = {"0": range(4), "1": range(4)}
+    graph = graph_of({rank: rows(rank) for rank in range(4)}, members=members, first_record=200)
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [stopped])
+
+
 def test_who_takes_another_peer_than_the_one_that_waits_as_ever_is_named_as_likely() -> None:
     """Rank 0 sends to 2, from a line of its own, where 1 waits for it as in each round before."""
 

@@ -1,0 +1,52 @@
+"""Messages that a rank which has nothing open is to do next, by its own rounds.
+
+Where a ring has dropped the first messages, nobody can count which send belongs to which receive.
+But a rank that stands between two of its rounds' messages has yet to do the next one: whoever waits
+for that waits for the rank.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from hanglab.analyzer.flight_recorder.columns import Entries
+from hanglab.analyzer.graph.waits import OpenOperation
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.group_history import next_in_rounds
+from hanglab.recorder.case.operations import op_of
+
+#: Indices of a group and of the operations in it that a rank issued as one.
+_Step = tuple[int, frozenset[int]]
+
+
+def is_due(rank: int, waiting: OpenOperation, lookup: CallLookup) -> bool:
+    """True if a rank's rounds have the other half of a message next."""
+    entries = lookup.entries(rank)
+    if entries is None or waiting.seq is not None or waiting.any_source:
+        return False
+    due = next_in_rounds(_steps(entries))
+    if due is None:
+        return False
+    group, operations = due
+    half = op_of(waiting.op).other_half
+    ends = {(one.src, one.dst, one.tag) for one in waiting.waiters.values()}
+    return entries.group_names[group].name == waiting.group.group.name and any(
+        one.spec.half == half and (one.src, one.dst, one.tag) in ends
+        for one in (entries.operations[number] for number in operations)
+    )
+
+
+def _steps(entries: Entries) -> list[_Step]:
+    """What a rank issued, in its order; a batch of messages is one step, and has no end."""
+    rows = [row for row in range(len(entries)) if not entries.operation_at(row).spec.batch_end]
+    numbered = groupby(rows, key=lambda row: _batch(entries, row))
+    return [
+        (group, frozenset(int(entries.operation[row]) for row in members))
+        for (group, _), members in numbered
+    ]
+
+
+def _batch(entries: Entries, row: int) -> tuple[int, int]:
+    """Group and number of a message's batch; of what is in none, below 0 and its own."""
+    number = int(entries.p2p_seq[row]) if entries.is_p2p[row] else 0
+    return int(entries.group[row]), number if number > 0 else -1 - row
