@@ -70,7 +70,9 @@ def find_wrong_peer(
     misdirected = [
         one
         for one in candidates
-        if _against_usual_peers(one, lookup) and not _is_on_new_line(one, lookup)
+        if _against_usual_peers(one, lookup)
+        and not _is_on_new_line(one, lookup)
+        and not _is_in_common_exchange(one, lookup)
     ]
     if misdirected:
         # Where another one is new to its call, too, they have something new to do together; but who
@@ -291,31 +293,50 @@ def _is_on_new_line(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     return place is not None and lines[place] == 1 and max(lines.values()) >= USUAL_MESSAGES
 
 
+def _is_in_common_exchange(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
+    """True if the rank has sent to, or taken from, that peer the other way round, as others do.
+
+    These exchange messages over that distance, too: all may have come to the next phase.
+    """
+    rank, group = wrong_peer.rank, wrong_peer.waiting
+    if len(group.group.members) > COMPARED_MEMBERS:
+        return False
+    use = sends, peer = _own(rank, group)
+    others = set(group.group.members) - {rank, group.peer}
+    return _uses(rank, group, lookup)[not sends, peer] > 0 and any(
+        _distance(rank, group, use) in _distances(other, group, lookup) for other in others
+    )
+
+
+def _distance(rank: int, group: OpenOperation, use: _Use) -> int:
+    """How far in a group a message goes, counted along the group's members."""
+    sends, other = use
+    way = other - _place(rank, group)
+    return (way if sends else -way) % len(group.group.members)
+
+
+def _distances(rank: int, group: OpenOperation, lookup: CallLookup) -> set[int]:
+    return {_distance(rank, group, use) for use in _uses(rank, group, lookup)}
+
+
 def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if nobody else of the group sends that far, and enough as far as is waited for.
 
     That is more than likely rather than sure: an exchange may be unlike all others.
     """
     group = wrong_peer.waiting
-    size = len(group.group.members)
-    if size > COMPARED_MEMBERS:
+    if len(group.group.members) > COMPARED_MEMBERS:
         return False
-
-    def distance(rank: int, use: _Use) -> int:
-        sends, other = use
-        way = other - _place(rank, group)
-        return (way if sends else -way) % size
-
-    own = distance(wrong_peer.rank, _own(wrong_peer.rank, wrong_peer.waiting))
+    own = _distance(wrong_peer.rank, group, _own(wrong_peer.rank, group))
     others = {
-        rank: {distance(rank, use) for use in _uses(rank, group, lookup)}
+        rank: _distances(rank, group, lookup)
         for rank in group.group.members
         if rank != wrong_peer.rank
     }
     if any(own in distances for distances in others.values()):
         return False
     return any(
-        sum(distance(wrong_peer.rank, use) in distances for distances in others.values())
+        sum(_distance(wrong_peer.rank, group, use) in distances for distances in others.values())
         >= AGREEING_DISTANCES
         for use in _expected(wrong_peer)
     )
