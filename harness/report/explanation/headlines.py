@@ -145,7 +145,9 @@ def words_of(subject: Subject) -> Words:
     _add_own_wait(words, subject)
     _add_absence(words, subject)
     message = subject.lone_message
-    if message is not None:
+    if message is not None and {*culprits} == {message.rank}:
+        words["own_message"] = call_name(message)
+    elif message is not None:
         words["message"] = f"rank {message.rank}'s {call_name(message)}"
     _add_effect(words, subject)
     _add_calls(words, subject, peers)

@@ -251,6 +251,7 @@ TEXTS = {
         says=(
             "{Who}{by_line} {let_go} {peers} {wait} for",
             "{both} send and receive past each other, by {miss}",
+            "{Who}{by_line} issued {own_message}, whose other half nobody issues",
             "{Who}{by_line} did not issue the other half of {message}",
             "{Who}{by_line} did not issue the other half of a send or receive",
         ),
