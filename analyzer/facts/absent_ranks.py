@@ -20,10 +20,11 @@ from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
+from hanglab.analyzer.facts.source_loops import is_condition_of_while
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.analyzer.facts.store_waits import words_for_key_of_nobody
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
-from hanglab.analyzer.strengths import INFERRED, SEEN, SHOWN
+from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame
@@ -136,9 +137,9 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     waits = python_wait(view)
     if waits is not None:
         return Cause.PYTHON_DEADLOCK, waits[0], waits[1], here
-    busy = _busy(view)
+    busy = _busy(facts, view)
     if busy:
-        return Cause.BUSY_LOOP, SEEN, busy, view.location(most_frequent_line(view))
+        return Cause.BUSY_LOOP, *busy, view.location(most_frequent_line(view))
     child = child_wait(view)
     if child is not None:
         return Cause.MISSING_RANK, *child, here
@@ -170,23 +171,22 @@ def _exiting(view: RankView) -> bool:
     return view.progress is not None and view.progress.phase == "exiting"
 
 
-def _busy(view: RankView) -> str:
-    movement = view.movement
-    if movement is None or movement.cpu_share < BUSY:
-        return ""
+def _busy(facts: CaseFacts, view: RankView) -> tuple[float, str] | None:
+    """Confidence that a rank polls for ever, and what shows it; None if it may do other work."""
+    movement, line = view.movement, most_frequent_line(view)
+    if movement is None or movement.cpu_share < BUSY or view.position.user is None:
+        return None
+    if movement.quiet_s < PAUSES * movement.longest_pause_s:
+        return None
     mains = [thread for s in view.rank_stacks if (thread := main_thread(s)) is not None]
-    # Native code lets go of the GIL: without it a busy core may just be a long kernel.
-    spins = [thread for thread in mains if thread.owns_gil]
-    if (
-        view.position.user is None
-        or 2 * len(spins) <= len(mains)
-        or movement.quiet_s < PAUSES * movement.longest_pause_s
-    ):
-        return ""
-    return (
-        f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
-        "any progress"
-    )
+    words = f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s"
+    if 2 * sum(thread.owns_gil for thread in mains) > len(mains):
+        return SEEN, f"{words} without any progress"
+    # Native code lets go of the GIL: without it a busy core may just be a long kernel.  One call of
+    # a condition that takes as long is rare.
+    if line is not None and is_condition_of_while(facts, line.file, line.line):
+        return PLAUSIBLE, f"{words} at the condition of a loop that does nothing else"
+    return None
 
 
 def computes(view: RankView) -> bool:

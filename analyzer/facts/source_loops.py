@@ -92,6 +92,16 @@ def _end_of(node: ast.For | ast.AsyncFor | ast.While) -> LoopEnd:
     )
 
 
+def is_condition_of_while(facts: CaseFacts, file: str, line: int) -> bool:
+    """True of a line on which a ``while`` loop, which does no more than that, has its condition."""
+    return any(
+        isinstance(node, ast.While)
+        and node.test.lineno <= line <= (node.test.end_lineno or line)
+        and not any(isinstance(one, ast.Call) for part in node.body for one in ast.walk(part))
+        for node in _loop_nodes(facts, file, line)
+    )
+
+
 def handles_exceptions(facts: CaseFacts, file: str, line: int) -> bool | None:
     """True if the function handles exceptions of that line, such as the end of an iterator.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,10 +12,19 @@ from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user
 from hanglab.analyzer.causes.synchronization.early_finish import early_finish
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, ProgramEnd, StackFrame
+from hanglab.recorder.case.reader import HostCase
+from hanglab.recorder.case.records import (
+    Clock,
+    CodeLoop,
+    CodeShape,
+    ProgramEnd,
+    SourceFunction,
+    StackFrame,
+)
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -85,6 +95,25 @@ def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
     verdict = verdict_on(paused)
     assert verdict.cause is not Cause.BUSY_LOOP
     assert verdict.confidence < 0.5
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [("pass", True), ("tries += 1", True), ("step(batch)", False)],
+)
+def test_a_condition_that_lets_go_of_the_gil_is_polled(
+    body: str, told: bool, tmp_path: Path
+) -> None:
+    """Where the loop does nothing else; a busy core without the GIL may be one long call."""
+    spinning = view(3, user(9), state="R", wchan="0", cpu_share=0.99)
+    facts = job([spinning, *(waiting(rank) for rank in range(3))], outside=[3])
+    lines = ["def train():", "    while flag.item() < wanted:", f"        {body}"]
+    row = SourceFunction(user(9).file, "train", 8, 10, lines=lines, checksum="1")
+    (tmp_path / "sources.json").write_bytes(msgspec.json.encode([row]))
+    facts.hosts[spinning.host] = HostView(case=HostCase(tmp_path, []))
+    verdict = conclude(facts)
+    assert (verdict.cause is Cause.BUSY_LOOP) is told
+    assert verdict.culprits == ([3] if told else [])
 
 
 def test_a_rank_that_holds_the_gil_and_does_not_answer() -> None:
