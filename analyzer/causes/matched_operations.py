@@ -173,6 +173,8 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         finding = _behind_peers(facts, finding)
     elif finding.cause is Cause.GROUP_ORDER:
         finding = _held_up_by_a_lock(facts, finding)
+        if finding.cause is Cause.GROUP_ORDER:
+            finding = _past_its_peers(facts, finding)
     return finding
 
 
@@ -233,6 +235,31 @@ def _held_up_by_a_lock(facts: CaseFacts, finding: Finding) -> Finding:
         evidence=[
             Evidence("stack", rank, f"holds a lock{name_line(holder)}"),
             Evidence("stack", rank, f"waits for that lock in another thread{name_line(waiter)}"),
+            *finding.evidence,
+        ],
+    )
+
+
+def _past_its_peers(facts: CaseFacts, finding: Finding) -> Finding:
+    """Groups in opposite order as an omission, where the rank is past the place of all its peers.
+
+    It would come to what they wait in no more, in that round.
+    """
+    if len(finding.culprits) != 1:
+        return finding
+    (rank,) = finding.culprits
+    missed = [w.call for w in facts.graph.waits if rank in w.on and w.call.rank in facts.ranks]
+    places = [further_on(facts.ranks[rank], facts.ranks[call.rank]) for call in missed]
+    if not missed or not all(places) or any(call.seq is None for call in missed):
+        return finding
+    return _as_cause(
+        finding,
+        Cause.SKIPPED_COLLECTIVE,
+        collective=collective_ref(missed[0]),
+        summary=f"Rank {rank} left out {name_call(missed[0])} and went on to {places[0]}. "
+        f"{finding.summary}",
+        evidence=[
+            Evidence("stack", rank, f"while its peers wait, it is in {places[0]}"),
             *finding.evidence,
         ],
     )

@@ -19,7 +19,13 @@ from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.case.reader import HostCase
-from hanglab.recorder.case.records import CodeLoop, CodeShape, SourceFunction, StackFrame
+from hanglab.recorder.case.records import (
+    CodeBlock,
+    CodeLoop,
+    CodeShape,
+    SourceFunction,
+    StackFrame,
+)
 
 FILE = "/home/me/train.py"
 #: The loop's line with an operation, and one behind the loop.
@@ -283,3 +289,24 @@ def test_a_loop_of_as_many_rounds_on_every_rank_is_not_left_for_want_of_input(
     assert ("as many rounds on every rank" in verdict.summary) == (
         cause is Cause.SKIPPED_COLLECTIVE
     )
+
+
+@pytest.mark.parametrize(("line", "cause"), [(31, "skipped_collective"), (28, "group_order")])
+def test_a_rank_past_the_line_of_its_peers_left_out_what_they_are_in(line: int, cause: str) -> None:
+    """Such as a checkpoint that one rank began once less, and all end before the last barrier."""
+    wait = StackFrame("all_reduce", C10D, 3245)
+    views = [view(rank, wait, user(line if rank == 3 else 29)) for rank in range(4)]
+    for one in views:
+        one.shapes = [CodeShape(FILE, "train", 10, 40, [], [CodeBlock([27, 28, 29, 31], [])])]
+    facts = ring(views, 1, 3)
+    (cycle,) = facts.graph.cycles
+    world, pair = facts.graph.groups[0], cycle.calls[0].group
+    calls = [Call(1, pair, 1, "all_reduce"), Call(3, world, 7, "all_reduce")]
+    facts.graph.waits = [
+        Wait(calls[0], WaitKind.NOT_ENTERED, (3,)),
+        Wait(calls[1], WaitKind.NOT_ENTERED, (1,)),
+    ]
+    facts.graph.cycles = [Cycle((1, 3), tuple(calls), False, deviating=(3,), candidates=(1, 3))]
+    verdict = conclude(facts)
+    assert verdict.cause is not None
+    assert (verdict.cause.value, verdict.culprits) == (cause, [3])
