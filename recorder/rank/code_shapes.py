@@ -22,6 +22,8 @@ class LoopLines(NamedTuple):
     last: int
     #: Names that the loop assigns on each turn, in order.
     targets: tuple[str, ...]
+    #: Offset of its first instruction, behind those that make what it goes over.
+    start: int
 
 
 class Block(NamedTuple):
@@ -87,7 +89,7 @@ def loops_of(code: CodeType) -> list[LoopLines]:
             targets = _targets(instructions, head)
         earlier = found.get(target)
         last = max([max(body), *([earlier.last] if earlier else [])])
-        found[target] = LoopLines(min(body), last, targets)
+        found[target] = LoopLines(min(body), last, targets, target)
     return sorted(found.values(), key=lambda loop: (loop.first, -loop.last))
 
 
@@ -147,6 +149,12 @@ def _ends(instruction: dis.Instruction) -> bool:
 
 
 def _counter(loop: LoopLines, frame: FrameType) -> int | None:
+    """The integer that the loop counts with; None without one, or before the loop.
+
+    There the name has what is left of the loop when the frame came by it before.
+    """
+    if frame.f_lasti < loop.start:
+        return None
     for name in loop.targets:
         with steady_frames:
             value = frame.f_locals.get(name)

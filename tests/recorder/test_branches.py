@@ -119,7 +119,10 @@ def test_loops_have_the_lines_that_they_had() -> None:
 
     plain = codes(compile(PROGRAM, "program.py", "exec", dont_inherit=True))
     recorded = codes(instrumented(PROGRAM.encode(), "program.py", 0))
-    loops = [[loops_of(code) for code in some] for some in (plain, recorded)]
+    loops = [
+        [[one._replace(start=0) for one in loops_of(code)] for code in some]
+        for some in (plain, recorded)
+    ]
     assert loops[0] == loops[1] and any(loops[0])
 
 

@@ -123,3 +123,27 @@ def test_a_loop_with_a_long_body_counts_too() -> None:
     exec(source, namespace)
     _, loops = lines_of(namespace["long_body"])
     assert loops == [(2, 202, ("turn",))]
+
+
+def test_a_loop_that_has_yet_to_begin_again_counts_nothing() -> None:
+    """What makes its items stands on the loop's first line, and the name has its last value."""
+    seen: list[list[int | None]] = []
+
+    def items(turn: int) -> range:
+        (shape,) = (one for one in standing_code(is_here) if one["function"] == "nested")
+        seen.append([loop["counter"] for loop in shape["loops"]])
+        return range(3)
+
+    def nested() -> None:
+        for turn in range(2):
+            for at in items(turn):
+                if turn == at == 1:
+                    items(turn)
+        items(2)
+
+    nested()
+    assert seen == [[0, None], [1, None], [1, 1], [1, 2]]
+
+
+def is_here(file: str) -> bool:
+    return file == __file__
