@@ -87,6 +87,8 @@ class Node:
     exceptions: tuple[Edge, ...] = ()
     #: It makes some of its calls always and some not, and a line does not tell them apart.
     mixed: bool = False
+    #: It may go on without its calls.
+    may_call: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,13 @@ class FlowGraph:
         left = Edge(self._block(statement.orelse, follow, around), LEFT)
         endless = isinstance(statement, ast.While)
         self.nodes[number].edges = _known(head, again, left) if endless else [again, left]
-        return number
+        if endless or not any(isinstance(part, ast.Call) for part in ast.walk(head)):
+            return number
+        # What a loop goes over is made once, and what it makes may call in each round.
+        self.nodes[number].may_call = True
+        items = self._new(statement, around, [head])
+        self.nodes[items].edges = [Edge(number)]
+        return items
 
     def _try(self, statement: ast.Try, follow: int, around: _Surroundings) -> int:
         outer, after = around, follow

@@ -114,7 +114,10 @@ class ProgramGraph:
 
     def communicates(self, state: State) -> bool:
         """True where the program makes a call that always communicates."""
-        return bool(state) and state[-1] in self._operations
+        if not state or state[-1] not in self._operations:
+            return False
+        code, number = state[-1]
+        return not code.flow.nodes[number].may_call
 
     def after(self, state: State, exceptions: bool) -> Iterator[FlowStep]:
         """Ways on from a state whose own calls have come back."""
@@ -168,7 +171,8 @@ class ProgramGraph:
         if not called or len(state) >= DEEPEST:
             return list(self.after(state, exceptions))
         into = [FlowStep((*state, Point(code, ENTRY)), "", None) for code in called]
-        if point.code.flow.nodes[point.node].mixed:
+        node = point.code.flow.nodes[point.node]
+        if node.mixed or node.may_call:
             into += self.after(state, exceptions)
         return into
 

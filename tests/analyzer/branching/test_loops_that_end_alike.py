@@ -97,3 +97,26 @@ def test_calls_made_for_what_is_looped_over_are_no_rounds(tmp_path: Path) -> Non
     mine, theirs = [*before, batch, batch, [8, 7, 4]], [*before, *[batch] * 3]
     with pytest.raises(NotFollowed, match="for what it loops over"):
         decide(tmp_path / "train.py", EXCHANGED, mine, theirs)
+
+
+BEGUN = """\
+def begin(epoch):
+    rows = read(epoch)
+    barrier()
+    return rows
+def main():
+    for epoch in range(8):
+        for _ in range(begin(epoch)):
+            all_reduce(1); all_reduce(2)
+main()
+"""
+
+
+def test_a_line_of_two_calls_is_come_to_again_without_what_its_loop_goes_over(
+    tmp_path: Path,
+) -> None:
+    """A barrier before the loop is no call between two rounds of it, so that nothing is told."""
+    barrier, reduce = [9, 7, 3], [9, 8]
+    mine, theirs = [barrier, *[reduce] * 5], [barrier, *[reduce] * 4, barrier]
+    with pytest.raises(NotFollowed):
+        decide(tmp_path / "train.py", BEGUN, mine, theirs)
