@@ -124,11 +124,13 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         kept, by_thread = _thread_that_is_left(view)
         words = f"it is shutting down{inside}{after}{kept}"
         return Cause.TEARDOWN, SEEN, words, here or left or by_thread
+    blocked = fork_deadlock(view)
     if position.place is StackPlace.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"
+        if blocked:
+            return Cause.FORK_DEADLOCK, INFERRED, f"{words}: {blocked}", worker_line or here
         return Cause.LOADER_STUCK, SHOWN, words, worker_line or here
-    blocked = fork_deadlock(view)
     if blocked:
         return Cause.FORK_DEADLOCK, INFERRED, blocked, here
     held = gil_holder(facts, view)

@@ -107,6 +107,23 @@ def test_a_forked_child_in_a_lock_of_its_own() -> None:
     assert verdict_on(forked(user(30, "encode"), run, user(5))).cause is Cause.FORK_DEADLOCK
 
 
+@pytest.mark.parametrize(
+    ("wchan", "cause"),
+    [("futex_do_wait", Cause.FORK_DEADLOCK), ("hrtimer_nanosleep", Cause.LOADER_STUCK)],
+)
+def test_a_loader_worker_in_a_lock_that_it_was_forked_with(wchan: str, cause: Cause) -> None:
+    utils = "/x/site-packages/torch/utils/data"
+    worker = StackFrame("_worker_loop", f"{utils}/_utils/worker.py", 300)
+    one = forked(user(30, "__getitem__"), worker, user(5))
+    one.stacks[-1].kind = "worker"
+    one.processes[-1].wchan = wchan
+    loader = StackFrame("_try_get_data", f"{utils}/dataloader.py", 1)
+    one.stacks[0].threads[0].frames[:] = [loader, user(5)]
+    verdict = verdict_on(one)
+    assert (verdict.cause, verdict.culprits) == (cause, [1])
+    assert verdict.location is not None and verdict.location.line == 30
+
+
 def test_a_child_that_waits_for_a_task_is_no_deadlock() -> None:
     get = StackFrame("__enter__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 95)
     worker = StackFrame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114)
