@@ -98,8 +98,7 @@ class Downloads:
         ]
         if not data:
             return []
-        owners = _owners(families)
-        return list(dict.fromkeys(_outside(data, owners, ends)))
+        return list(dict.fromkeys(_outside(data, families, ends)))
 
     def _note(self, known: Mapping[int, Flow]) -> None:
         """Add a look to the history of each connection, also of one that has come since."""
@@ -152,22 +151,19 @@ def _tables(families: Sequence[RankProcesses]) -> Iterable[list[Flow]]:
             yield list(flows(sock))
 
 
-def _owners(families: Sequence[RankProcesses]) -> dict[int, int]:
-    """The rank's process by the sockets that it and those below it hold open."""
-    return {
-        inode: family.pid
-        for family in families
-        for pid in (family.pid, *family.below)
-        for inode in socket_inodes(pid)
-    }
-
-
 def _outside(
-    data: Iterable[Flow], owners: Mapping[int, int], ends: Mapping[tuple[End, End], int]
+    data: Iterable[Flow], families: Sequence[RankProcesses], ends: Mapping[tuple[End, End], int]
 ) -> Iterable[int]:
-    """Ranks that move data, unless another rank is at the other end."""
+    """Ranks that move data, unless another rank is at the other end.
+
+    A process below that one alone serves others, as one outside the job would.
+    """
+    ranks = {inode: one.pid for one in families for inode in socket_inodes(one.pid)}
+    below = {
+        inode: one.pid for one in families for pid in one.below for inode in socket_inodes(pid)
+    }
     for flow in data:
-        rank = owners.get(flow.inode)
-        other = owners.get(ends.get((flow.remote, flow.local), 0))
+        rank = ranks.get(flow.inode, below.get(flow.inode))
+        other = ranks.get(ends.get((flow.remote, flow.local), 0))
         if rank is not None and other in (None, rank):
             yield rank

@@ -145,10 +145,14 @@ def test_what_two_ranks_say_to_each_other_is_none(start):
     other = RankProcesses(server, [], None)
     assert seen_to_move(RankProcesses(client, [], None)) == [client]
     assert not any(movements(RankProcesses(client, [], None), other))
-    # Nor by processes of theirs.
-    assert not any(
-        movements(RankProcesses(client, [], None), RankProcesses(os.getpid(), [server], None))
-    )
+
+
+def test_a_process_below_a_rank_serves_others_as_one_outside_would(start):
+    """A cache that one rank started for all, or its copy of the weights."""
+    server, port = start(SERVER, 8192, 0.1)
+    client, _ = start(CLIENT, port)
+    other = RankProcesses(os.getpid(), [server], None)
+    assert seen_to_move(RankProcesses(client, [], None), other) == [client]
 
 
 @pytest.mark.slow
