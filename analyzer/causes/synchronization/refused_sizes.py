@@ -16,14 +16,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
 from hanglab.analyzer.facts.gloo_pieces import is_piece, operation_of_piece
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.strengths import ALTERNATIVE, CANDIDATES, LIKELY_ALTERNATIVE, PLAUSIBLE
+from hanglab.analyzer.strengths import (
+    ALTERNATIVE,
+    CANDIDATES,
+    LIKELY_ALTERNATIVE,
+    PLAUSIBLE,
+    TIED,
+)
 from hanglab.analyzer.verdict import Cause, Evidence, Location
+from hanglab.analyzer.wording import name_ranks
+from hanglab.recorder.case.operations import EqualSizes, op_of
 
 #: Members of a group that have to be in the same operation before another is in a wrong one.
 _FEWEST_AGREEING = 2
@@ -46,6 +55,10 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
         # With its own sizes at hand a size is not what is wrong; its line may be.
         sized = own is not None and own.arguments.input_sizes
         calls = [] if sized else _agreed(facts, rank)
+        voted = None if calls or own is None else _by_votes(facts, own)
+        if voted is not None:
+            yield voted
+            return
         if not calls:
             elsewhere = (
                 _only_sender(facts, view, received, expected)
@@ -59,6 +72,56 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         yield _smaller(facts, rank, received, expected, calls)
         return
+
+
+def _by_votes(facts: CaseFacts, own: Call) -> Proposal | None:
+    """Members whose tensor has another size, where aborted ones tell theirs by what they refused.
+
+    These had room for a piece of what they called themselves.  Gloo's buffer calls finished what
+    failed, so that sizes that differ hold nobody up there.
+    """
+    sides: dict[object, list[Call]] = {}
+    unsized = []
+    for rank in own.group.members:
+        call = facts.graph.last_calls.get(rank)
+        if call is None or (call.group, call.seq, call.op) != (own.group, own.seq, own.op):
+            return None
+        if call.arguments.input_sizes:
+            sides.setdefault(call.arguments.input_sizes, []).append(call)
+        else:
+            unsized.append(rank)
+    if len(sides) < 2 or op_of(own.op).equal_sizes is EqualSizes.NONE:
+        return None
+    votes = {side: [call.rank for call in calls] for side, calls in sides.items()}
+    evidence = []
+    for rank in unsized:
+        refused = _refusal(facts.ranks[rank]) if rank in facts.ranks else None
+        had = [side for side, calls in sides.items() if refused and is_piece(calls[0], refused[1])]
+        if refused is None or len(had) != 1:
+            return None
+        votes[had[0]].append(rank)
+        evidence.append(_refused(rank, *refused))
+    most, *fewer = sorted(votes.values(), key=len, reverse=True)
+    odd = sorted(rank for side in fewer for rank in side)
+    told = len(most) > len(odd)
+    culprits = odd if told else sorted([*most, *odd])
+    calls = [call for side in sides.values() for call in side]
+    first = next(call for call in calls if call.rank in culprits)
+    sizes = "; ".join(
+        f"{name_ranks(sorted(ranks))} {list(sides[side][0].arguments.input_sizes[0])}"
+        for side, ranks in votes.items()
+    )
+    return propose(
+        facts,
+        Cause.SIZE_MISMATCH,
+        culprits,
+        confidence=PLAUSIBLE if told else TIED,
+        summary=f"{name_call(own)[:1].upper()}{name_call(own)[1:]} has tensors of other sizes: "
+        f"{sizes}. Gloo aborted {name_ranks(unsized)}, by what it had room for.",
+        evidence=[*evidence, *(observation(call) for call in calls[:8])],
+        collective=collective_ref(first),
+        location=location(first),
+    )
 
 
 def _smaller(

@@ -293,3 +293,32 @@ def test_without_any_buffer_the_boundary_tells_who_alone_came_to_a_call(
     if named:
         assert verdict.cause is Cause.COLLECTIVE_MISMATCH and verdict.confidence <= 0.6
         assert verdict.location is not None and verdict.location.line == 37
+
+
+@pytest.mark.parametrize(
+    ("rows", "room", "culprits"),
+    [
+        ((None, 7, 9), 42, [2]),
+        ((None, 7, 9), 54, [1]),
+        ((None, 7, 9, 9), 42, [0, 1, 2, 3]),
+        ((None, 7, 9), 30, []),
+    ],
+)
+def test_an_aborted_rank_votes_by_what_it_had_room_for(
+    rows: tuple[int | None, ...], room: int, culprits: list[int]
+) -> None:
+    """The last batch of an evaluation, gathered, where the last rank has the rest of the rows."""
+    aborted = ended(view(0), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(54, room)
+    where = StackFrame("all_gather", C10D, 1), user(20)
+    peers = [raised(view(r), "RuntimeError", LOST, *where, at=2000) for r in range(1, len(rows))]
+    known = job([aborted, *peers], trigger=None)
+    for rank, count in enumerate(rows):
+        sizes = () if count is None else ((count, 3),)
+        given = Arguments(input_sizes=sizes, input_dtypes=("Float",) * len(sizes))
+        known.graph.last_calls[rank] = Call(rank, known.graph.groups[0], 9, "all_gather", given)
+    verdict = conclude(known)
+    assert verdict.culprits == culprits
+    if culprits:
+        assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.SIZE_MISMATCH)
+        assert (verdict.confidence <= 0.5) is (len(culprits) > 1)
