@@ -23,7 +23,7 @@ _WAIT_S = 0.5
 
 UNTOLD = "nobody told how it ended"
 #: What gloo, NCCL and the store say where a time limit of theirs strikes.
-_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout")
+_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout|failed to pass monitoredBarrier")
 
 
 class RankEnds:

@@ -222,6 +222,7 @@ def test_failures_are_past_once_all_ranks_of_a_later_attempt_alone_run(tmp_path)
     [
         ("Timed out waiting 6000ms for recv operation to complete", "/v/torch/x.py", True, True),
         ('[rank "a"] wait timeout after 300000ms', "/v/torch/distributed/x.py", True, True),
+        ("Ranks 2 failed to pass monitoredBarrier in 8000 ms", "/v/torch/x.py", True, True),
         ("Read timed out.", "/v/requests/adapters.py", True, False),
         ("got an unexpected keyword argument 'timeout'", "/home/me/train.py", True, False),
         ("Timed out waiting 6000ms", "/v/torch/x.py", False, False),
