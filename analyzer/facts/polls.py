@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.thresholds import OLDER_FILE_NS, POLL_LATE_S, POLL_TIMES
+from hanglab.analyzer.facts.thresholds import (
+    OLDER_FILE_NS,
+    OLDER_FILE_OF_HOST_NS,
+    POLL_LATE_S,
+    POLL_TIMES,
+)
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import Poll
 
@@ -56,11 +61,12 @@ def is_older_than_job(facts: CaseFacts, poll: Poll) -> bool:
 
     Only where nothing else was asked: who asks for its time or size waits for a new content.
     """
+    margin = OLDER_FILE_OF_HOST_NS if poll.by_host else OLDER_FILE_NS
     starts = [v.process.started.wall_ns for v in facts.ranks.values() if v.process is not None]
     return (
         poll.found
         and _EXISTENCE.issuperset(poll.call.split(", "))
         and poll.changed_ns is not None
         and bool(starts)
-        and poll.changed_ns < min(starts) - OLDER_FILE_NS
+        and poll.changed_ns < min(starts) - margin
     )

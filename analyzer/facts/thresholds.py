@@ -63,6 +63,9 @@ POLL_TIMES = 3
 #: Nanoseconds by which a file is older than the job's first process before nobody of the job has
 #: made it: clocks of file servers differ.
 OLDER_FILE_NS = 60_000_000_000
+#: The same on a file system of the host: its times are those of the last tick of the host's clock,
+#: up to 10 ms before, and a rank notes its start after its interpreter has begun.
+OLDER_FILE_OF_HOST_NS = 100_000_000
 #: Seconds since the latest question, beside two of its usual intervals, after which a rank is no
 #: longer said to poll: a crowded machine keeps it, and the thread that takes the time.
 POLL_LATE_S = 1.0

@@ -348,6 +348,8 @@ class Poll(msgspec.Struct):
     line: int = 0
     #: When a file that was there had been changed last, on the wall clock of its file system.
     changed_ns: int | None = None
+    #: That clock is the host's own, and not that of a server.
+    by_host: bool = False
     #: The counter's value, where the question was for one.
     value: int | None = None
     #: What PrefixStores put before the key.

@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import functools
 import os
+import re
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from hanglab.recorder.rank.hooks import Hooked
+from hanglab.recorder.system.mount_table import read_mounts
 
 #: Seconds without an operation, step or section after which the watch begins.
 REST_S = 0.4
@@ -34,6 +36,9 @@ _MOST = 64
 _LONGEST = 512
 #: The system's own, whatever stands in ``os`` when it is called.
 _LSTAT = os.lstat
+_OPEN = open
+#: Kinds of file systems whose times are by the host's own clock.
+_OF_HOST = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|tmpfs|overlay")
 #: Those by which many functions ask.
 _STATUS = ("stat", "lstat")
 #: Modules by which programs ask ``os``.
@@ -102,7 +107,7 @@ class PollWatch(Hooked):
                 "call": ", ".join(sorted(one.calls)),
                 "found": one.found,
                 "value": one.value,
-                "changed_ns": self._changed_ns(what) if kind == "file" and one.found else None,
+                **(self._changed(what) if kind == "file" and one.found else {}),
                 "count": one.count,
                 "asked_s": one.last - one.first,
                 "ago_s": now - one.last,
@@ -207,11 +212,13 @@ class PollWatch(Hooked):
             question.calls.add(_asked_by(asking) or call if call in _STATUS else call)
             question.site = self._site(asking)
 
-    def _changed_ns(self, path: str) -> int | None:
-        """Time of the file's latest change, on the wall clock; the job asks about it meanwhile."""
+    def _changed(self, path: str) -> dict[str, Any]:
+        """Time of the file's latest change, and whether by the clock of this host."""
         with contextlib.suppress(OSError, ValueError):
-            return _LSTAT(path).st_mtime_ns
-        return None
+            # Files of an overlay may bear the number of a layer below it, folders do not.
+            device = _LSTAT(os.path.dirname(path)).st_dev
+            return {"changed_ns": _LSTAT(path).st_mtime_ns, "by_host": _is_of_host(device)}
+        return {}
 
     def _site(self, frame: FrameType | None) -> tuple[str, str, int]:
         """Innermost line of user code above the call."""
@@ -232,6 +239,14 @@ def _asked_by(frame: FrameType | None) -> str:
             break
         call, frame = frame.f_code.co_name, frame.f_back
     return call
+
+
+def _is_of_host(device: int) -> bool:
+    """True of a file system that no server keeps, as far as its kind is known."""
+    with _OPEN("/proc/self/mountinfo", encoding="utf-8", errors="replace") as table:
+        mounts = read_mounts(table.read())
+    number = os.major(device), os.minor(device)
+    return any(one.device == number and _OF_HOST.fullmatch(one.filesystem) for one in mounts)
 
 
 class _Repeated:

@@ -69,6 +69,9 @@ def test_a_file_that_stays_and_one_that_cannot_be_made_are_there(
             os.open(lock, os.O_CREAT | os.O_EXCL)
     # Answers are counted by question, whatever call asked.
     assert rank.asked() == [("is_file, open", str(lock), True, 5)]
+    (row,) = rank.watch.rows()
+    # Where tests run no server keeps the folder for temporary files.
+    assert (row["changed_ns"], row["by_host"]) == (lock.stat().st_mtime_ns, True)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from views import job, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.polls import is_older_than_job
 from hanglab.analyzer.verdict import Status
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import RankCase
@@ -59,3 +60,20 @@ def test_else_what_moves_is_progress(
 ) -> None:
     facts = polling(tmp_path, asked_s, ago_s=ago_s, function=function, ranks=ranks)
     assert conclude(facts).status is Status.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("before_s", "by_host", "older"),
+    [(0.3, True, True), (0.01, True, False), (0.3, False, False), (90.0, False, True)],
+)
+def test_a_file_is_older_than_the_job_by_the_clock_that_dates_it(
+    before_s: float, by_host: bool, older: bool
+) -> None:
+    """Servers of files have clocks of their own; the host's ticks."""
+    facts = job([view(rank, user(31)) for rank in range(3)])
+    starts = [one.process.started.wall_ns for one in facts.ranks.values() if one.process]
+    poll = Poll(
+        kind="file", what="/build/lock", call="exists", found=True, count=9, asked_s=8.0, ago_s=0.1,
+        changed_ns=min(starts) - round(before_s * 1e9), by_host=by_host,
+    )  # fmt: skip
+    assert is_older_than_job(facts, poll) is older
