@@ -137,7 +137,7 @@ def _is_first_open(
     return (
         at > 0
         or merged.ranks[rank].undropped
-        or part.active_only
+        or (part.active_only and not merged.ranks[rank].history_truncated)
         or any(c.done and {c.src, c.dst} == {channel.src, channel.dst} for c in part.channels)
     )
 
