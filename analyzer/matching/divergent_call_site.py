@@ -76,6 +76,9 @@ def _left_at(
     others = [
         sequences.signature(int(c)) for c in steady.codes[low - steady.base : high - steady.base]
     ]
+    due = next(iter(continuation(others[:-1], 1)), None)
+    if due is not None and due != others[-1]:
+        return None  # It did not keep to its way either.
     pairs = list(zip(mine, others, strict=False))
     lines = [None if x is None or y is None else (x[-1], y[-1]) for x, y in pairs]
     for place in range(1, len(pairs) - 1):
