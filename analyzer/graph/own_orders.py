@@ -147,8 +147,15 @@ def read_own_order(
         if period is not None and 2 * repeats_since(past, period) <= len(past):
             places = range(len(tokens) - latest, len(tokens))
             broken = next((at for at in places if tokens[at] != tokens[at - period]), None)
+            if broken is not None and _comes_again(tokens, broken):
+                continue  # That is how its rounds end; what came before is one within them.
             return OwnOrder(issued, tokens, period, broken, order.whole)
     return None
+
+
+def _comes_again(tokens: Sequence[Token], at: int) -> bool:
+    """True if a rank came to a call from the one before it as it did at a place, later on."""
+    return (tokens[at - 1], tokens[at]) in pairwise(tokens[at:])
 
 
 def keeps_to_rounds(order: IssuedOrder, batch: int) -> bool:
