@@ -14,7 +14,10 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_divergence,
     undecided_finding,
 )
-from hanglab.analyzer.causes.synchronization.missing_rank import ranks_that_may_move
+from hanglab.analyzer.causes.synchronization.missing_rank import (
+    ranks_that_may_move,
+    ranks_without_dump,
+)
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
@@ -220,6 +223,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         for wait in graph.waits[:LISTED_ROWS]
     ]
     may_be_missing = ranks_that_may_move(graph) if not facts.case else None
+    others = may_be_missing[1] if may_be_missing is not None else []
     divergence = undecided_divergence(graph)
     asked = undecided_finding(graph, divergence) if divergence is not None else None
     if asked is not None:
@@ -235,6 +239,7 @@ def undecided(facts: CaseFacts) -> Verdict:
     elif facts.stuck or (graph.waits and not (facts.case and unusual_idle_time(facts))):
         waiting = open_finding(graph) if not facts.case else None
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
+        others = ranks_without_dump(graph) if waiting is not None else []
         evidence += wait_evidence(waits := host_waits(facts), sorted(waits))
         evidence += _current_lines(facts)
     else:
@@ -253,7 +258,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
         advice=("Get " + ", ".join(told) + "." if told else _look_closer(facts, ended)),
-        alternatives=may_be_missing[1] if may_be_missing is not None else [],
+        alternatives=others,
         inputs=facts.inputs,
     )
 

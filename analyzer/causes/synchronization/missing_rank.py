@@ -11,7 +11,7 @@ from hanglab.analyzer.graph.connected import connected
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, TIED
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, LIKELY_ALTERNATIVE, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import break_off, name_ranks
 from hanglab.recorder.case.operations import op_of
@@ -49,7 +49,7 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         # One waits, for those who stand where others do, or of whose order its own differs, or
         # without an order of its own: it may have done too much.
         return _either(graph, sinks, waiting) if alone else []
-    return [_finding(graph, sinks)]
+    return [_finding(graph, sinks, halves=len(culprits) == len(victims) > 1)]
 
 
 def _may_lack_part(graph: WaitForGraph, sink: Sink, call: Call) -> bool:
@@ -166,11 +166,21 @@ def ranks_that_may_move(graph: WaitForGraph) -> tuple[str, list[Alternative]] | 
     return words, [Alternative(Cause.MISSING_RANK, missing, UNSETTLED)]
 
 
+def ranks_without_dump(graph: WaitForGraph) -> list[Alternative]:
+    """Ranks that left no dump, and for which alone others wait: who died leaves none."""
+    unseen = {sink.rank for sink in graph.sinks if sink.unknown} | set(graph.open)
+    lost = sorted(unseen.intersection(graph.missing))
+    if not lost or len(lost) < len(unseen):
+        return []
+    return [Alternative(Cause.MISSING_RANK, lost, LIKELY_ALTERNATIVE)]
+
+
 def _victims(graph: WaitForGraph, culprits: list[int]) -> list[int]:
     return all_victims(graph, culprits)
 
 
-def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
+def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) -> Finding:
+    """``halves``: as many wait for them as they are, who may have an operation too many instead."""
     cause = Cause.MISSING_RANK
     culprits = [sink.rank for sink in sinks]
     first = sinks[0]
@@ -226,6 +236,9 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"{break_off(cut).capitalize()}; that nothing is unfinished is told by the counters of "
             "groups, which stand before that."
         )
+    halves = halves and len(outside) == len(sinks)
+    if halves:
+        words.append("As many wait for them: these may have one operation too many instead.")
     if graph.open:
         words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")
     paused = {sink.rank: sink.paused_s for sink in sinks if sink.paused_s is not None}
@@ -250,7 +263,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         collective=collective_ref(first.awaited),
         location=None,
         confidence=CANDIDATES
-        if silent or unseen or last or paused
+        if silent or unseen or last or paused or halves
         else CONCLUDED
         if concluded
         else SEEN,

@@ -10,11 +10,12 @@ import pytest
 from graph_rows import Row, columns, dump_object, world
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.causes.synchronization.missing_rank import ranks_without_dump
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
-from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 from tools.calibration.labelled_findings import uncalibrated
@@ -126,13 +127,13 @@ def test_a_recorded_job_hides_no_sends() -> None:
     """A send that the Python boundary did not see was not sent, so both are named outright."""
     waits = [*DONE, Row("all_reduce", 3, done=False)]
     dumps = []
-    for rank in range(4):
-        dump = columns(rank, waits if rank < 2 else DONE, backend="gloo")
+    for rank in range(5):
+        dump = columns(rank, waits if rank < 3 else DONE, backend="gloo")
         joined = join(rank, dump, Progress(1, rank, 0, 0, 0, None, 0), [], "")
         assert joined is not None
         dumps.append(joined)
-    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
-    assert (finding.culprits, finding.confidence) == ([2, 3], 0.9)
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(5)))
+    assert (finding.culprits, finding.confidence) == ([3, 4], 0.9)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -177,3 +178,17 @@ def test_more_ranks_that_may_be_on_their_way_than_are_known_are_no_votes(size: i
         dumps.append(joined)
     found = synchronization_findings(build_wait_for_graph(dumps, expected=members))
     assert all(one.confidence <= 0.6 for one in found)
+
+
+def test_who_left_no_dump_and_is_waited_for_alone_is_told_as_what_could_still_be() -> None:
+    """It may have died, or its file may be lost: nobody is accused, but a reader sees whom to ask."""
+    rows = [*DONE, Row("all_reduce", 3, done=False)]
+    dumps = [columns(rank, rows, members=world(4)) for rank in (0, 1, 3)]
+    graph = build_wait_for_graph(dumps, expected=range(4))
+    assert synchronization_findings(graph) == []
+    (other,) = ranks_without_dump(graph)
+    assert (other.cause, other.culprits) == (Cause.MISSING_RANK, [2])
+    # Of one that waits elsewhere nobody knows either, but it has its dump.
+    behind = [*DONE, Row("recv 2<-0", 0, p2p_seq=7, done=False)]
+    dumps.append(columns(2, behind, members=world(4), first_record=90))
+    assert ranks_without_dump(build_wait_for_graph(dumps, expected=range(4))) == []

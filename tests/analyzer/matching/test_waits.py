@@ -300,6 +300,16 @@ def test_an_idle_status_without_entries_puts_a_rank_outside() -> None:
     assert finding.culprits == [1]
 
 
+@pytest.mark.parametrize(("waiting", "confidence"), [(4, 0.9), (3, CANDIDATES)])
+def test_as_many_as_wait_may_be_right(waiting: int, confidence: float) -> None:
+    """Half of a job that is away may have left a call out, or the other half have one too many."""
+    rows = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    dumps = [columns(r, rows[: 2 if r < waiting else 1], members=world(6)) for r in range(6)]
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert finding.culprits == [*range(waiting, 6)]
+    assert finding.confidence == confidence
+
+
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_receive_that_all_have_open_from_the_start_keeps_nobody(threads: bool) -> None:
     """Such as one for a signal to stop; rank 2 alone has nothing else open, and is missed."""
