@@ -181,7 +181,7 @@ def test_more_ranks_that_may_be_on_their_way_than_are_known_are_no_votes(size: i
 
 
 def test_who_left_no_dump_and_is_waited_for_alone_is_told_as_what_could_still_be() -> None:
-    """It may have died, or its file may be lost: nobody is accused, and readers know whom to ask."""
+    """It may have died, or its file is lost: nobody is accused, but a reader knows whom to ask."""
     rows = [*DONE, Row("all_reduce", 3, done=False)]
     dumps = [columns(rank, rows, members=world(4)) for rank in (0, 1, 3)]
     graph = build_wait_for_graph(dumps, expected=range(4))
