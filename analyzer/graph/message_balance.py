@@ -259,7 +259,7 @@ class _Balance:
         return tuple(odd)
 
     def uneven_end(self, channel: _CountedChannel) -> int | None:
-        """The end whose messages are not as many on each channel, while the other's are.
+        """The end whose messages are not as many each way, or on each channel, as the other's are.
 
         Up to the last collective of both.  None where both ends are alike in that, where the even
         one has the other for its only peer, or where all that the two exchange is unequal: who has
@@ -277,6 +277,11 @@ class _Balance:
             }
             for one in ends
         ]
+        unpaired = [
+            rank for rank, mine in zip(channel.ends, counts, strict=True) if not _are_paired(mine)
+        ]
+        if len(unpaired) == 1:
+            return unpaired[0]
         even, uneven = sorted(
             zip(channel.ends, counts, strict=True), key=lambda o: len({*o[1].values()})
         )
@@ -359,6 +364,15 @@ class _Balance:
         place, seq = mark
         group: ResolvedGroup = self._groups[place]
         return all(one.has_entered(seq) is not False for one in group.progress.values())
+
+
+def _are_paired(counts: Mapping[_CountedChannel, int]) -> bool:
+    """True if one rank has as many messages to each peer as from it, of several peers."""
+    back = {
+        c._replace(sender=c.receiver, receiver=c.sender): count for c, count in counts.items()
+    }
+    peers = {frozenset(c.ends) for c in counts}
+    return len(peers) > 1 and all(back.get(c, 0) == count for c, count in counts.items())
 
 
 def _up_to(rows: Int64, history: _History, mark: _Mark) -> int:
