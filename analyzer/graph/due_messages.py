@@ -7,6 +7,7 @@ for that waits for the rank.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 
 from hanglab.analyzer.flight_recorder.columns import Entries
@@ -19,20 +20,24 @@ from hanglab.recorder.case.operations import op_of
 _Step = tuple[int, frozenset[int]]
 
 
-def is_due(rank: int, waiting: OpenOperation, lookup: CallLookup) -> bool:
-    """True if a rank's rounds have the other half of a message next."""
-    entries = lookup.entries(rank)
-    if entries is None or waiting.seq is not None or waiting.any_source:
-        return False
-    due = next_in_rounds(_steps(entries))
-    if due is None:
+def owes_next(rank: int, awaited: Iterable[OpenOperation], lookup: CallLookup) -> bool:
+    """True if a rank's rounds have next the other half of a message in which somebody waits."""
+    messages = [one for one in awaited if one.seq is None and not one.any_source]
+    entries = lookup.entries(rank) if messages else None
+    due = next_in_rounds(_steps(entries)) if entries is not None else None
+    if entries is None or due is None:
         return False
     group, operations = due
-    half = op_of(waiting.op).other_half
-    ends = {(one.src, one.dst, one.tag) for one in waiting.waiters.values()}
-    return entries.group_names[group].name == waiting.group.group.name and any(
-        one.spec.half == half and (one.src, one.dst, one.tag) in ends
+    name = entries.group_names[group].name
+    halves = {
+        (one.spec.half, one.src, one.dst, one.tag)
         for one in (entries.operations[number] for number in operations)
+    }
+    return any(
+        (op_of(waiting.op).other_half, mine.src, mine.dst, mine.tag) in halves
+        for waiting in messages
+        if waiting.group.group.name == name
+        for mine in waiting.waiters.values()
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.due_messages import is_due
+from hanglab.analyzer.graph.due_messages import owes_next
 from hanglab.analyzer.graph.p2p_counts import posted_by_counts
 from hanglab.analyzer.graph.roots import WaitEnd, reaching
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, meets_another_message
@@ -73,7 +73,7 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     if end.kind == "outside" and not (
         any(waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited)
         or any(posted_by_counts(waiting, lookup) is False for waiting in end.awaited)
-        or (not end.elsewhere and any(is_due(end.rank, one, lookup) for one in end.awaited))
+        or (not end.elsewhere and owes_next(end.rank, end.awaited, lookup))
     ):
         end.kind = "unknown"
 
