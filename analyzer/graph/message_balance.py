@@ -368,9 +368,7 @@ class _Balance:
 
 def _are_paired(counts: Mapping[_CountedChannel, int]) -> bool:
     """True if one rank has as many messages to each peer as from it, of several peers."""
-    back = {
-        c._replace(sender=c.receiver, receiver=c.sender): count for c, count in counts.items()
-    }
+    back = {c._replace(sender=c.receiver, receiver=c.sender): count for c, count in counts.items()}
     peers = {frozenset(c.ends) for c in counts}
     return len(peers) > 1 and all(back.get(c, 0) == count for c, count in counts.items())
 
