@@ -33,6 +33,7 @@ from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.facts.split_lists import first_disagreement
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector
@@ -250,8 +251,8 @@ def _past_its_peers(facts: CaseFacts, finding: Finding) -> Finding:
     (rank,) = finding.culprits
     missed = [w.call for w in facts.graph.waits if rank in w.on and w.call.rank in facts.ranks]
     places = [further_on(facts.ranks[rank], facts.ranks[call.rank]) for call in missed]
-    if not missed or not all(places) or any(call.seq is None for call in missed):
-        return finding
+    if not missed or not all(places) or any(_has_issued(facts, rank, call) for call in missed):
+        return finding  # A host that runs ahead is past what its device has yet to do.
     return _as_cause(
         finding,
         Cause.SKIPPED_COLLECTIVE,
@@ -263,6 +264,14 @@ def _past_its_peers(facts: CaseFacts, finding: Finding) -> Finding:
             *finding.evidence,
         ],
     )
+
+
+def _has_issued(facts: CaseFacts, rank: int, call: Call) -> bool:
+    """True if a rank made the collective that another one waits in; of a message nobody knows."""
+    lookup = facts.graph.lookup
+    if call.seq is None or lookup is None:
+        return call.seq is None
+    return lookup.index_of(rank, call.group.name, call.seq) != ABSENT
 
 
 def _by_thread_turns(facts: CaseFacts, finding: Finding) -> bool:

@@ -15,16 +15,16 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
-from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
+from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker, worker_words
 from hanglab.analyzer.facts.loop_decisions import not_for_input
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.program_ends import describe_program_end
-from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
+from hanglab.analyzer.facts.python_waits import child_in_lock, fork_deadlock, python_wait
 from hanglab.analyzer.facts.source_loops import is_condition_of_while
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.analyzer.facts.store_waits import words_for_key_of_nobody
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
-from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE, SEEN, SHOWN
+from hanglab.analyzer.strengths import CANDIDATES, INFERRED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame
@@ -124,13 +124,15 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         kept, by_thread = _thread_that_is_left(view)
         words = f"it is shutting down{inside}{after}{kept}"
         return Cause.TEARDOWN, SEEN, words, here or left or by_thread
-    blocked = fork_deadlock(view)
     if position.place is StackPlace.LOADER:
-        words, worker_line = stuck_worker(view)
+        worker = stuck_worker(view)
+        words, worker_line = worker_words(view, worker)
         words = f"it waits for its data loader{queue_words(view)}{words}"
-        if blocked:
-            return Cause.FORK_DEADLOCK, INFERRED, f"{words}: {blocked}", worker_line or here
+        if worker is not None and child_in_lock(worker, view):
+            words += ", in a lock, and has no other thread that could hold it"
+            return Cause.FORK_DEADLOCK, INFERRED, words, worker_line or here
         return Cause.LOADER_STUCK, SHOWN, words, worker_line or here
+    blocked = fork_deadlock(view)
     if blocked:
         return Cause.FORK_DEADLOCK, INFERRED, blocked, here
     held = gil_holder(facts, view)
@@ -184,10 +186,11 @@ def _busy(facts: CaseFacts, view: RankView) -> tuple[float, str] | None:
     words = f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s"
     if 2 * sum(thread.owns_gil for thread in mains) > len(mains):
         return SEEN, f"{words} without any progress"
-    # Native code lets go of the GIL: without it a busy core may just be a long kernel.  One call of
-    # a condition that takes as long is rare.
-    if line is not None and is_condition_of_while(facts, line.file, line.line):
-        return PLAUSIBLE, f"{words} at the condition of a loop that does nothing else"
+    # Native code lets go of the GIL: without it a busy core may just be a long kernel.  What only
+    # tells a state takes no such time, unless a device has yet to come to it.
+    on_device = any(one.backend != "gloo" for one in view.groups)
+    if line is not None and not on_device and is_condition_of_while(facts, line.file, line.line):
+        return CANDIDATES, f"{words} at the condition of a loop that does nothing else"
     return None
 
 

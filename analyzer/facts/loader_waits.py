@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.stack_position import main_thread, position_of
 from hanglab.analyzer.verdict import Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.progress_records import Loader
-from hanglab.recorder.case.records import StackFrame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack
 
 
 def waited_for(view: RankView) -> Loader | None:
@@ -41,19 +41,28 @@ def _batches(count: int) -> str:
     return "batch" if count == 1 else "batches"
 
 
-def stuck_worker(view: RankView) -> tuple[str, Location | None]:
-    """Words and line of a loader worker that is busy with the user's code rather than idle."""
-    for sample in view.worker_stacks():
-        thread = main_thread(sample) or sample.threads[0]
-        position = position_of(thread, view.code)
-        if position.user is None or sample.kind != "worker":
-            continue
-        mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
-        fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
-        if mine and fetching and _inside_fetch(thread, mine[0]):
-            location = view.location(mine[0])
-            return f"; its worker process {sample.pid} is{name_line(location)}", location
-    return "", None
+def stuck_worker(view: RankView) -> StackSample | None:
+    """A loader worker that is busy with the user's code rather than idle."""
+    return next((sample for sample in view.worker_stacks() if _users_frame(view, sample)), None)
+
+
+def worker_words(view: RankView, worker: StackSample | None) -> tuple[str, Location | None]:
+    """Words and line of a worker; "" and None without one."""
+    frame = None if worker is None else _users_frame(view, worker)
+    if worker is None or frame is None:
+        return "", None
+    location = view.location(frame)
+    return f"; its worker process {worker.pid} is{name_line(location)}", location
+
+
+def _users_frame(view: RankView, sample: StackSample) -> StackFrame | None:
+    """The innermost frame of the user's that a worker's loop called; None of what is no worker."""
+    thread = main_thread(sample) or sample.threads[0]
+    if position_of(thread, view.code).user is None or sample.kind != "worker":
+        return None
+    mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
+    fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
+    return mine[0] if mine and fetching and _inside_fetch(thread, mine[0]) else None
 
 
 def _inside_fetch(thread: ThreadStack, user: StackFrame) -> bool:

@@ -24,6 +24,12 @@ _AS_MANY = frozenset({"enumerate", "reversed"})
 #: Methods of ``torch.nn.Module`` that list what a model is made of, which is no input.
 _PARTS = frozenset({"buffers", "named_buffers", "named_parameters", "parameters"})
 
+#: Methods without arguments that tell a state: of tensors, of events of CUDA, of works and futures,
+#: of ``threading`` and of queues.
+_STATES = frozenset(
+    {"done", "empty", "is_alive", "is_completed", "is_set", "item", "locked", "qsize", "query"}
+)
+
 
 @dataclass(frozen=True)
 class LoopEnd:
@@ -93,13 +99,20 @@ def _end_of(node: ast.For | ast.AsyncFor | ast.While) -> LoopEnd:
 
 
 def is_condition_of_while(facts: CaseFacts, file: str, line: int) -> bool:
-    """True of a line on which a ``while`` loop, which does no more than that, has its condition."""
+    """True of a line on which a ``while`` loop, which calls nothing else, asks for a state."""
     return any(
         isinstance(node, ast.While)
         and node.test.lineno <= line <= (node.test.end_lineno or line)
         and not any(isinstance(one, ast.Call) for part in node.body for one in ast.walk(part))
+        and all(_asks_for_state(one) for one in ast.walk(node.test) if isinstance(one, ast.Call))
         for node in _loop_nodes(facts, file, line)
     )
+
+
+def _asks_for_state(call: ast.Call) -> bool:
+    """True of a method of a tensor, an event or a queue that only tells its state."""
+    plain = isinstance(call.func, ast.Attribute) and not (call.args or call.keywords)
+    return plain and call.func.attr in _STATES  # type: ignore[attr-defined]
 
 
 def handles_exceptions(facts: CaseFacts, file: str, line: int) -> bool | None:

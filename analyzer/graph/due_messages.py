@@ -1,8 +1,9 @@
 """Messages that a rank which has nothing open is to do next, by its own rounds.
 
 Where a ring has dropped the first messages, nobody can count which send belongs to which receive.
-But a rank that stands between two of its rounds' messages has yet to do the next one: whoever waits
-for that waits for the rank.
+But a rank that took something, and by its rounds is to send next, has yet to do so: whoever waits
+for that waits for the rank.  So does who sends what it is to take next, as it would have that open.
+Of one that sends again and again, taking nothing in between, the last message may be on its way.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ def owes_next(rank: int, awaited: Iterable[OpenOperation], lookup: CallLookup) -
     """True if a rank's rounds have next the other half of a message in which somebody waits."""
     messages = [one for one in awaited if one.seq is None and not one.any_source]
     entries = lookup.entries(rank) if messages else None
-    due = next_in_rounds(_steps(entries)) if entries is not None else None
-    if entries is None or due is None:
+    if entries is None:
         return False
+    steps = _steps(entries)
+    due = next_in_rounds(steps)
+    if due is None or due == steps[-1]:
+        return False  # Of rounds of one step nothing tells which is the next.
     group, operations = due
     name = entries.group_names[group].name
+    took = any(entries.operations[number].spec.half == "recv" for number in steps[-1][1])
     halves = {
         (one.spec.half, one.src, one.dst, one.tag)
         for one in (entries.operations[number] for number in operations)
+        if took or not one.spec.sends
     }
     return any(
         (op_of(waiting.op).other_half, mine.src, mine.dst, mine.tag) in halves

@@ -43,9 +43,9 @@ from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
 from hanglab.analyzer.graph.sibling_groups import odd_beside_siblings
 from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
-from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.graph.wrong_group import WrongGroup, find_wrong_group, repeats_call
-from hanglab.analyzer.graph.wrong_peer import find_wrong_peer, leaves_usual_peer
+from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
@@ -288,27 +288,16 @@ class RingReader:
                     by: tuple[int, ...] = ()
                     if keeping and self._departures.may_repeat(peer, index, alone=alone):
                         by = (peer,)
-                    likely: tuple[int, ...] = ()
-                    if not (by or queued):
-                        likely = self._likely_end(rank, peer, cycle.places[rank], waits)
+                    likely = not (by or queued) and _is_missed_by_others(rank, peer, waits)
                     self.unmatched.append(
                         Unmatched(
                             calls[rank],
                             calls[peer],
-                            likely or by,
+                            (peer,) if likely else by,
                             queued=queued,
-                            likely=bool(likely),
+                            likely=likely,
                         )
                     )
-
-    def _likely_end(
-        self, rank: int, peer: int, message: OpenOperation, waits: OpenOperations
-    ) -> tuple[int, ...]:
-        """The end of a message for which others wait, too, as these are explained with it."""
-        by_peer = _is_missed_by_others(rank, peer, waits)
-        if leaves_usual_peer(rank, message, waits, self._lookup):
-            return () if by_peer else (rank,)
-        return (peer,) if by_peer else ()
 
     def _left_own_rounds(self, cycle: WaitCycle, messages: bool) -> tuple[int | None, int]:
         """The one rank of a ring that left its rounds; one of each would have held up the first.

@@ -31,6 +31,8 @@ class WaitEnd:
     hidden: bool = False
     #: It has something open, which does not keep it away.
     elsewhere: bool = False
+    #: Its own rounds alone tell that it is to do next what others wait for.
+    by_rounds: bool = False
 
 
 @dataclass

@@ -42,6 +42,7 @@ def sink_of(end: WaitEnd, waits: OpenOperations, everybody: set[int], calls: Cal
         last=calls.last(end.rank),
         hidden=end.hidden,
         elsewhere=end.elsewhere,
+        by_rounds=end.by_rounds,
     )
 
 
@@ -70,11 +71,15 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     """
     if end.kind == "stopped" and meets_another_message(end.rank, waits, lookup):
         end.kind = "unknown"
-    if end.kind == "outside" and not (
-        any(waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited)
-        or any(posted_by_counts(waiting, lookup) is False for waiting in end.awaited)
-        or (not end.elsewhere and owes_next(end.rank, end.awaited, lookup))
+    if end.kind != "outside" or any(
+        waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited
     ):
+        return
+    posted = {posted_by_counts(waiting, lookup) for waiting in end.awaited}
+    end.by_rounds = not (end.elsewhere or posted - {None}) and owes_next(
+        end.rank, end.awaited, lookup
+    )
+    if False not in posted and not end.by_rounds:
         end.kind = "unknown"
 
 

@@ -56,6 +56,8 @@ class Sink:
     hidden: bool = False
     #: It has operations open that do not keep it from coming.
     elsewhere: bool = False
+    #: Its own rounds alone tell that it has yet to come: rings lost the messages before.
+    by_rounds: bool = False
     #: That its device stopped is concluded from what is open on all ranks: no peer has finished
     #: what it is in.
     by_exclusion: bool = False

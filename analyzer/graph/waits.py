@@ -298,15 +298,7 @@ def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperat
                 if posted or merged.ranks[rank].truncated or (known and rank in known.waiters):
                     continue
                 op = known.op if known is not None else ""
-                enter(rank, place, _told_by_status(merged.ranks[rank], seq, op))
-
-
-def _told_by_status(summary: RankSummary, seq: int, op: str) -> Pending:
-    """An operation of which the rank has no entry: older than all that a full ring still has."""
-    dropped = not (summary.undropped or summary.truncated or summary.gloo or summary.empty)
-    order = seq - UNORDERED if dropped else UNORDERED
-    thread = summary.thread if dropped else ""
-    return Pending(ABSENT, order, ABSENT, seq, op, thread=thread)
+                enter(rank, place, Pending(ABSENT, UNORDERED, ABSENT, seq, op))
 
 
 def _complete_collective(waiting: OpenOperation, merged: MergedSummaries) -> None:
@@ -402,11 +394,21 @@ def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: Merge
     waiting.elsewhere = frozenset(found)
 
 
+def _is_numbered(rank: int, operation: OpenOperation) -> bool:
+    """True if an operation's number is that of the program: of a message, from its first one on."""
+    if operation.seq is not None:
+        return True
+    progress = operation.group.progress.get(rank)
+    part = progress.part if progress is not None else None
+    counted = part is not None and part.counted and rank in operation.group.members
+    return counted and not operation.any_source
+
+
 def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> tuple[_Opened, ...]:
     """Open operations, and whether one thread issues them and another, as ranks have in common.
 
-    A message by its other end, as of all that wait for one; or by how far that is in the group, as
-    in a ring.
+    A message by its number, and its other end, as of all that wait for one; or by how far that is
+    in the group, as in a ring.
     """
     names: tuple[list[_Open], list[_Open]] = [], []
     for pending, other, own in opened:
@@ -416,8 +418,9 @@ def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> 
         else:
             peer = pending.dst if op_of(pending.op).sends else pending.src
             place = other.group.members.index(rank)
+            which = other.key[0], pending.op, pending.tag, pending.position
             ways = [
-                (other.key[0], pending.op, way, end)
+                (*which, way, end)
                 for way, end in (("to", peer), ("by", (peer - place) % len(other.group.members)))
             ]
         for found, way in zip(names, ways, strict=True):
@@ -434,7 +437,7 @@ def _open_besides(
     found = []
     for pending, other in waits.by_rank[rank]:
         own = pending.thread == thread
-        if not other.absent or (own and pending.held) or other.any_source:
+        if not other.absent or (own and pending.held) or not _is_numbered(rank, other):
             return None
         if other.group is waiting.group and other.seq is not None:
             # A group's operations come one after the other: that one is what it waits for.
@@ -457,7 +460,7 @@ def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[_
         (pending, other, pending.thread == here.thread)
         for pending, other in mine
         if other is not waiting
-        and not other.any_source
+        and _is_numbered(rank, other)
         and (pending.order < here.order or pending.thread != here.thread)
     ]
     posted = frozenset(((key, True), 1) for key in waits.posted.get(rank, ()))

@@ -17,12 +17,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.message_rounds import did_rounds_alone, has_known_rounds
 from hanglab.analyzer.graph.mismatched_halves import first_untaken_send
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.thresholds import (
-    AGREEING_DISTANCES,
-    COMPARED_MEMBERS,
-    USUAL_CHANNEL,
-    USUAL_MESSAGES,
-)
+from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.graph.wrong_group import may_be_a_helper
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -108,23 +103,6 @@ def find_wrong_peer(
         wrong_peer,
         known=not unusual or _has_known_rounds(wrong_peer, cycle, lookup),
         sure=unusual and _is_whole(wrong_peer),
-    )
-
-
-def leaves_usual_peer(
-    rank: int, waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup
-) -> bool:
-    """True if a rank is in its first message with a peer, while a usual one waits for it as ever.
-
-    That it took the wrong peer explains both waits; that the peer left its half out the one alone.
-    Where it comes from a new line, it may be that of a schedule's next phase all the same.
-    """
-    found = WrongPeer(rank, waiting, _missed(rank, waiting, waits, lookup))
-    before = _uses(rank, waiting, lookup, waiting.waiters[rank].index)
-    return not before[_own(rank, waiting)] and any(
-        before[mine] >= USUAL_CHANNEL and _uses(r, w, lookup, w.waiters[r].index)[_own(r, w)] > 0
-        for w, mine in zip(found.missed, _expected(found), strict=True)
-        for r in w.waiters
     )
 
 

@@ -334,7 +334,7 @@ def _apply_status(
     enqueued, completed = max(enqueued, 0), max(completed, 0)
     known = [s for s in group.progress.values() if s.entered is not None]
     finished = max((min(s.unfinished, default=(s.entered or 0) + 1) - 1 for s in known), default=0)
-    entered = min((s.entered or 0 for s in known), default=completed)
+    entered = min((s.entered or 0 for s in known), default=0)
     if enqueued < finished or completed > entered:
         # Nobody finishes what a member has not entered: this number means another group.
         return

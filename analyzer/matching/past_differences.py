@@ -12,8 +12,7 @@ from itertools import combinations
 
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.sequences import Sequences
-from hanglab.analyzer.matching.signatures import alike
-from hanglab.analyzer.matching.summary import GAP
+from hanglab.analyzer.matching.signatures import OPERATION, alike
 from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES
 from hanglab.recorder.case.operations import op_of
 
@@ -43,15 +42,22 @@ def is_past(sequences: Sequences, seq: int, sides: Sequence[Collection[int]]) ->
 
 
 def _are_in_step(sequences: Sequences, seq: int, one: int, other: int) -> bool:
-    """True if two called alike since, but for the very two calls that met there."""
-    met = sequences.code(one, seq), sequences.code(other, seq)
+    """True if two called alike since, or the one operation where the other has that other one."""
     bases = [sequences.of(rank) for rank in (one, other)]
     until = min(base + len(codes) for base, codes in bases)
-    pairs = [(sequences.code(one, at), sequences.code(other, at)) for at in range(seq + 1, until)]
-    return bool(pairs) and all(
-        GAP not in pair and (pair == met or alike(*map(sequences.signature, pair)))
-        for pair in pairs
-    )
+    pairs = [
+        (
+            sequences.signature(sequences.code(one, at)),
+            sequences.signature(sequences.code(other, at)),
+        )
+        for at in range(seq, until)
+    ]
+    if len(pairs) < 2 or any(None in pair for pair in pairs):
+        return False
+    met, *later = [
+        (mine[OPERATION], theirs[OPERATION]) for mine, theirs in pairs if mine and theirs
+    ]
+    return all(names == met or alike(*pair) for names, pair in zip(later, pairs[1:], strict=True))
 
 
 def are_one_operation(calls: Collection[Call]) -> bool:

@@ -35,7 +35,7 @@ ASKING = ("stat", "lstat", "access", "listdir", "scandir", "open")
 _MOST = 64
 _LONGEST = 512
 #: The system's own, whatever stands in ``os`` when it is called.
-_LSTAT = os.lstat
+_LSTAT, _STAT = os.lstat, os.stat
 _OPEN = open
 #: Kinds of file systems whose times are by the host's own clock.
 _OF_HOST = re.compile(r"ext[234]|xfs|btrfs|zfs|f2fs|tmpfs|overlay")
@@ -216,7 +216,7 @@ class PollWatch(Hooked):
         """Time of the file's latest change, and whether by the clock of this host."""
         with contextlib.suppress(OSError, ValueError):
             # Files of an overlay may bear the number of a layer below it, folders do not.
-            device = _LSTAT(os.path.dirname(path)).st_dev
+            device = _STAT(os.path.dirname(path)).st_dev
             return {"changed_ns": _LSTAT(path).st_mtime_ns, "by_host": _is_of_host(device)}
         return {}
 

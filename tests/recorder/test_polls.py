@@ -74,6 +74,17 @@ def test_a_file_that_stays_and_one_that_cannot_be_made_are_there(
     assert (row["changed_ns"], row["by_host"]) == (lock.stat().st_mtime_ns, True)
 
 
+def test_a_file_is_dated_by_the_file_system_that_a_link_leads_to(
+    rank: Rank, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").symlink_to("/proc/self")  # As one to a server's folder.
+    rank.rest()
+    for _ in range(3):
+        assert (tmp_path / "shared" / "status").exists()
+    (row,) = rank.watch.rows()
+    assert not row["by_host"]
+
+
 @pytest.mark.parametrize(
     ("name", "ask"),
     [

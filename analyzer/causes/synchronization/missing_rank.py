@@ -60,9 +60,10 @@ def _may_lack_part(graph: WaitForGraph, sink: Sink, call: Call) -> bool:
     if sink.by_exclusion or call.seq is None:
         return False
     lookup, group, seq = graph.lookup, call.group, call.seq
-    return lookup is None or any(
-        rank in graph.missing or lookup.index_of(rank, group.name, seq) == ABSENT
-        for rank in group.members[:FULL_RANKS]
+    if lookup is None or not set(graph.missing).isdisjoint(group.members):
+        return True
+    return len(group.members) > FULL_RANKS or any(
+        lookup.index_of(rank, group.name, seq) == ABSENT for rank in group.members
     )
 
 
@@ -248,6 +249,12 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
             f"{max(paused.values()):.1f} s when that was dumped: what leaves no entry, such as a "
             "first checkpoint, may take as long, and a later dump would tell."
         )
+    by_rounds = [sink.rank for sink in sinks if sink.by_rounds]
+    if by_rounds:
+        words.append(
+            f"That {name_ranks(by_rounds)} had yet to come there is told by own rounds alone, as "
+            "buffers have lost the messages before."
+        )
     silent = graph.silent_p2p.intersection(outside)
     if silent:
         words.append(
@@ -265,7 +272,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
         confidence=CANDIDATES
         if silent or unseen or last or paused or halves
         else CONCLUDED
-        if concluded
+        if concluded or by_rounds
         else SEEN,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],

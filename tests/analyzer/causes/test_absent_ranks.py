@@ -98,16 +98,22 @@ def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
-    [("pass", True), ("tries += 1", True), ("step(batch)", False)],
+    ("condition", "body", "told"),
+    [
+        ("flag.item() < wanted", "pass", True),
+        ("not done.is_set()", "tries += 1", True),
+        ("flag.item() < wanted", "step(batch)", False),
+        ("engine.train_batch() > limit", "steps += 1", False),
+        ("simulation.advance(step)", "time += step", False),
+    ],
 )
-def test_a_condition_that_lets_go_of_the_gil_is_polled(
-    body: str, told: bool, tmp_path: Path
+def test_a_condition_that_asks_for_a_state_is_polled(
+    condition: str, body: str, told: bool, tmp_path: Path
 ) -> None:
     """Where the loop does nothing else; a busy core without the GIL may be one long call."""
     spinning = view(3, user(9), state="R", wchan="0", cpu_share=0.99)
     facts = job([spinning, *(waiting(rank) for rank in range(3))], outside=[3])
-    lines = ["def train():", "    while flag.item() < wanted:", f"        {body}"]
+    lines = ["def train():", f"    while {condition}:", f"        {body}"]
     row = SourceFunction(user(9).file, "train", 8, 10, lines=lines, checksum="1")
     (tmp_path / "sources.json").write_bytes(msgspec.json.encode([row]))
     facts.hosts[spinning.host] = HostView(case=HostCase(tmp_path, []))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from graph_rows import Row, columns
 from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
@@ -15,6 +16,7 @@ from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.loops import left_loops
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
+from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import OperationCall
@@ -291,8 +293,18 @@ def test_a_loop_of_as_many_rounds_on_every_rank_is_not_left_for_want_of_input(
     )
 
 
-@pytest.mark.parametrize(("line", "cause"), [(31, "skipped_collective"), (28, "group_order")])
-def test_a_rank_past_the_line_of_its_peers_left_out_what_they_are_in(line: int, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "issued", "cause"),
+    [
+        (31, False, "skipped_collective"),
+        (28, False, "group_order"),
+        # Its host has run ahead of its device.
+        (31, True, "group_order"),
+    ],
+)
+def test_a_rank_past_the_line_of_its_peers_left_out_what_they_are_in(
+    line: int, issued: bool, cause: str
+) -> None:
     """Such as a checkpoint that one rank began once less, and all end before the last barrier."""
     wait = StackFrame("all_reduce", C10D, 3245)
     views = [view(rank, wait, user(line if rank == 3 else 29)) for rank in range(4)]
@@ -307,6 +319,9 @@ def test_a_rank_past_the_line_of_its_peers_left_out_what_they_are_in(line: int, 
         Wait(calls[1], WaitKind.NOT_ENTERED, (1,)),
     ]
     facts.graph.cycles = [Cycle((1, 3), tuple(calls), False, deviating=(3,), candidates=(1, 3))]
+    behind = [Row("all_reduce", 1, group=pair.name, done=False)] if issued else []
+    dump = columns(3, [Row("all_reduce", 7, done=False), *behind])
+    facts.graph.lookup = CallLookup(DumpsInMemory({3: dump}))
     verdict = conclude(facts)
     assert verdict.cause is not None
     assert (verdict.cause.value, verdict.culprits) == (cause, [3])

@@ -122,6 +122,14 @@ def test_a_loader_worker_in_a_lock_that_it_was_forked_with(wchan: str, cause: Ca
     verdict = verdict_on(one)
     assert (verdict.cause, verdict.culprits) == (cause, [1])
     assert verdict.location is not None and verdict.location.line == 30
+    # Of another child nobody knows that the loader waits for it.
+    one.processes[-1].wchan = "nfs_wait_bit_killable"
+    at = one.stacks[0].at
+    one.stacks.append(sample(901, user(40, "serve"), user(5), kind="child"))
+    one.processes.append(
+        ProcessSample(at, 901, 101, "child", state="S", cpu_s=0.0, wchan="futex_do_wait")
+    )
+    assert verdict_on(one).cause is Cause.LOADER_STUCK
 
 
 def test_a_child_that_waits_for_a_task_is_no_deadlock() -> None:

@@ -50,11 +50,21 @@ def test_a_name_that_all_got_away_with_long_ago_explains_no_rank_that_is_away(
     assert told == ([] if "gather" in name else [(Difference.OPERATION, (3,))])
 
 
-def test_names_that_differ_in_every_round_are_one_operation() -> None:
-    usual = ["all_gather", "all_reduce"] * 5
-    other = ["_all_gather_base", "all_reduce"] * 5
-    graph = graph_of({2: other}, usual=usual, open_={})
+@pytest.mark.parametrize("sizes", [(4,), (4, 8, 16)])
+def test_names_that_differ_in_every_round_are_one_operation(sizes: Sequence[int]) -> None:
+    dumps = []
+    for rank in range(RANKS):
+        rows = []
+        for seq in range(1, 11 if rank == 1 else 12):
+            size = sizes[seq % len(sizes)]
+            name = "all_reduce" if seq % 2 else "_all_gather_base" if rank == 2 else "all_gather"
+            sized = {"inputs": ((size,),), "outputs": ((size * RANKS,),)} if seq % 2 == 0 else {}
+            rows.append(Row(name, seq, done=seq < 11, **sized))
+        dumps.append(columns(rank, rows, members=world(RANKS)))
+    graph = build_wait_for_graph(dumps)
     assert not (graph.divergences or graph.silent_mismatches)
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
 
 
 def test_who_is_out_of_step_since_is_named() -> None:

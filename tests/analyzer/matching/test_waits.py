@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
-from hanglab.analyzer.strengths import CANDIDATES
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED
 from hanglab.analyzer.verdict import Cause, Finding, Inputs, Status
 from hanglab.analyzer.wording import name_needs
 
@@ -327,19 +328,50 @@ def test_a_receive_that_all_have_open_from_the_start_keeps_nobody(threads: bool)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
 
 
-def test_what_a_status_alone_has_open_is_older_than_all_that_a_full_ring_still_has() -> None:
-    # Rank 0 waits for 1 in group 1, of which no ring has an entry left, and 1 for 0 in the world.
-    last = [Row("all_reduce", 4), open_("all_reduce", 5)]
-    numbers = ({0: (5, 4), 1: (8, 7)}, {0: (5, 4), 1: (7, 7)})
-    members = {"0": range(2), "1": range(2)}
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_a_receive_that_is_posted_a_step_ahead_is_another_one(ranks: int) -> None:
+    """Rank 1 leaves its send to 2 out; others have the receive of the next step open by right."""
+    pairs = {str(10 + at): [2 * at, 2 * at + 1] for at in range(ranks // 2)}
+
+    def rows(rank: int) -> list[Row]:
+        ends = f"{rank}<-{(rank - 1) % ranks}", f"{rank}->{(rank + 1) % ranks}"
+        made = [Row(f"recv {ends[0]}", 0, group="1", p2p_seq=1, line=9, done=False)]
+        for step in range(1, 5):
+            last = step == 4
+            if not (last and rank == 1):
+                made.append(Row(f"send {ends[1]}", 0, group="1", p2p_seq=2 * step, line=10))
+            if last and rank == 2:
+                return made
+            at = next(n for n, one in enumerate(made) if not one.done)
+            made[at] = replace(made[at], done=True)
+            ahead = Row(f"recv {ends[0]}", 0, group="1", p2p_seq=2 * step + 1, line=9, done=False)
+            made += [ahead, Row("all_reduce", step, group=str(10 + rank // 2), line=30)]
+            if last and rank == 3:
+                made[-1] = replace(made[-1], done=False)
+                return made
+            made.append(Row("all_reduce", step, line=40, done=not last))
+        return made
+
+    groups = {"0": range(ranks), "1": range(ranks), **pairs}
     dumps = [
-        columns(rank, last, members=members, status=status, first_record=40)
-        for rank, status in enumerate(numbers)
+        columns(rank, rows(rank), members={g: m for g, m in groups.items() if rank in m})
+        for rank in range(ranks)
     ]
     graph = build_wait_for_graph(dumps)
-    waits = {(wait.call.rank, wait.call.group.name, wait.call.seq): wait.on for wait in graph.waits}
-    assert waits == {(0, "1", 8): (1,), (1, "0", 5): (0,)}
-    assert [set(cycle.ranks) for cycle in graph.cycles] == [{0, 1}]
+    assert [f.culprits for f in synchronization_findings(graph)] == [[1]]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_rank_that_its_group_does_not_list_breaks_nothing(listed: bool) -> None:
+    recv = Row("recv 2<-0", 0, group="1", p2p_seq=1, done=False)
+    calls = [Row("all_reduce", n, done=n < 9) for n in range(1, 10)]
+    pair = range(4) if listed else [0, 1, 3]
+    dumps = [
+        columns(rank, [recv, *calls[: 8 if rank == 2 else 9]], members={"0": range(4), "1": pair})
+        for rank in range(4)
+    ]
+    graph = build_wait_for_graph(dumps)
+    assert all(f.culprits == [2] for f in synchronization_findings(graph))
 
 
 def test_a_status_that_is_ahead_puts_a_rank_inside() -> None:
@@ -906,26 +938,35 @@ def test_who_is_to_do_next_what_others_wait_for_stopped_though_rings_have_wrappe
     graph = graph_of({rank: rows(rank) for rank in range(4)}, members=members, first_record=200)
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [stopped])
+    assert finding.confidence == CONCLUDED
 
 
-def test_who_takes_another_peer_than_the_one_that_waits_as_ever_is_named_as_likely() -> None:
-    """Rank 0 sends to 2, from a line of its own, where 1 waits for it as in each round before."""
+@pytest.mark.parametrize("gone", [7, 290])
+def test_of_an_exchange_the_part_of_one_without_a_dump_may_lack(gone: int) -> None:
+    """Rank 5 alone is in it still: its device stopped, or one of its peers sent it less."""
+    exchange, after = Row("all_to_all", 1), open_("all_reduce", 2)
+    dumps = [
+        columns(rank, [replace(exchange, done=rank != 5), after], members=world(300))
+        for rank in range(300)
+        if rank != gone
+    ]
+    assert synchronization_findings(build_wait_for_graph(dumps, expected=range(300))) == []
 
-    def rows(message: str, end: list[Row], line: int = 10) -> list[Row]:
-        return [*(Row(message, 0, p2p_seq=1 + i, line=line) for i in range(5)), *end]
 
-    graph = graph_of(
-        {
-            0: rows("send 0->1", [open_("send 0->2", 0, p2p_seq=6, line=20)]),
-            1: rows("recv 1<-0", [open_("recv 1<-0", 0, p2p_seq=6, line=10)]),
-            2: rows("send 2->3", [open_("all_reduce", 1, line=30)]),
-            3: rows("recv 3<-2", [open_("all_reduce", 1, line=30)]),
-        },
-        members=world(4),
-    )
-    (finding,) = synchronization_findings(graph)
-    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0])
-    assert finding.confidence == CANDIDATES
+def test_the_last_of_many_sends_may_be_on_its_way_where_rings_have_wrapped() -> None:
+    """Rank 0 deals batches; it has sent all of a round, and the device of rank 1 has stopped."""
+    deals = [Row(f"send 0->{to}", 0, p2p_seq=900 + n) for n, to in enumerate([1, 2, 3] * 9)]
+    dumps = [columns(0, deals, members={"0": range(4)}, first_record=900)]
+    for rank in (1, 2, 3):
+        rows = []
+        for step in range(9):
+            held = rank == 1 and step == 8
+            rows.append(Row(f"recv {rank}<-0", 0, p2p_seq=300 + step, done=not held))
+            if not held:
+                rows.append(Row("all_reduce", 300 + step, group="1", done=step < 8))
+        members = {"0": range(4), "1": [1, 2, 3]}
+        dumps.append(columns(rank, rows, members=members, first_record=900))
+    assert synchronization_findings(build_wait_for_graph(dumps)) == []
 
 
 def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() -> None:
