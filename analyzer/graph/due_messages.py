@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from hanglab.analyzer.flight_recorder.columns import Entries
+from hanglab.analyzer.graph.message_rounds import batch_of
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import next_in_rounds
@@ -50,14 +51,12 @@ def owes_next(rank: int, awaited: Iterable[OpenOperation], lookup: CallLookup) -
 def _steps(entries: Entries) -> list[_Step]:
     """What a rank issued, in its order; a batch of messages is one step, and has no end."""
     rows = [row for row in range(len(entries)) if not entries.operation_at(row).spec.batch_end]
-    numbered = groupby(rows, key=lambda row: _batch(entries, row))
+    numbered = groupby(rows, key=lambda row: (int(entries.group[row]), _number(entries, row)))
     return [
         (group, frozenset(int(entries.operation[row]) for row in members))
         for (group, _), members in numbered
     ]
 
 
-def _batch(entries: Entries, row: int) -> tuple[int, int]:
-    """Group and number of a message's batch; of what is in none, below 0 and its own."""
-    number = int(entries.p2p_seq[row]) if entries.is_p2p[row] else 0
-    return int(entries.group[row]), number if number > 0 else -1 - row
+def _number(entries: Entries, row: int) -> int:
+    return batch_of(entries, row) if entries.is_p2p[row] else -1 - row

@@ -65,8 +65,8 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
     rows = np.flatnonzero(np.isin(entries.stack[:index], stacks) & entries.is_p2p[:index])
     exchanges: dict[int, set[int]] = {}
     for row in rows.tolist():
-        batch = _batch_of(entries, row)
-        if op_of(entries.operation_at(row).op).half and batch != _batch_of(entries, index):
+        batch = batch_of(entries, row)
+        if op_of(entries.operation_at(row).op).half and batch != batch_of(entries, index):
             exchanges.setdefault(batch, set()).add(int(entries.operation[row]))
     alike = {frozenset(one) for one in exchanges.values()}
     half = op_of(entries.operation_at(index).op).half
@@ -77,7 +77,7 @@ def _is_of_one_exchange(entries: Entries, index: int) -> bool:
     )
 
 
-def _batch_of(entries: Entries, row: int) -> int:
+def batch_of(entries: Entries, row: int) -> int:
     """Number of a message's batch; of one that bears none, below 0 and its own."""
     number = int(entries.p2p_seq[row])
     return number if number > 0 else -1 - row

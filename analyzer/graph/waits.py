@@ -7,7 +7,6 @@ it has not finished, an operation to the ranks that hold it up.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,8 +25,8 @@ Key = tuple[int, ...]
 #: An operation as ranks have it in common, and whether the thread that issued it is the one that
 #: issues another.
 _Open = tuple[Hashable, bool]
-#: Such, and how many of each.
-_Opened = frozenset[tuple[_Open, int]]
+#: Several, messages by their other ends; and messages by how far these are in the group.
+_Opened = tuple[frozenset[_Open], frozenset[_Open]]
 #: Rank -> thread -> order of its oldest operation that none of its later ones has overtaken.
 _Oldest = dict[int, dict[str, int]]
 
@@ -376,7 +375,7 @@ def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: Merge
     if not busy:
         return
     passed = {_passed(rank, waiting, waits) for rank in waiting.leaders}
-    known: dict[tuple[_Opened, ...], bool] = {}
+    known: dict[_Opened, bool] = {}
     found = set()
     for rank in busy:
         open_ = _open_besides(rank, waiting, waits, merged.ranks[rank])
@@ -404,13 +403,13 @@ def _is_numbered(rank: int, operation: OpenOperation) -> bool:
     return counted and not operation.any_source
 
 
-def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> tuple[_Opened, ...]:
+def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> _Opened:
     """Open operations, and whether one thread issues them and another, as ranks have in common.
 
     A message by its number, and its other end, as of all that wait for one; or by how far that is
     in the group, as in a ring.
     """
-    names: tuple[list[_Open], list[_Open]] = [], []
+    names: tuple[set[_Open], set[_Open]] = set(), set()
     for pending, other, own in opened:
         ways: list[Hashable]
         if other.seq is not None:
@@ -424,13 +423,13 @@ def _named(rank: int, opened: Iterable[tuple[Pending, OpenOperation, bool]]) -> 
                 for way, end in (("to", peer), ("by", (peer - place) % len(other.group.members)))
             ]
         for found, way in zip(names, ways, strict=True):
-            found.append((way, own))
-    return tuple(frozenset(Counter(found).items()) for found in names)
+            found.add((way, own))
+    return frozenset(names[0]), frozenset(names[1])
 
 
 def _open_besides(
     rank: int, waiting: OpenOperation, waits: OpenOperations, summary: RankSummary
-) -> tuple[_Opened, ...] | None:
+) -> _Opened | None:
     """Operations that an absent rank has open; None where its thread may stand in one."""
     progress = waiting.group.progress.get(rank)
     thread = progress.part.thread if progress is not None and progress.part is not None else ""
@@ -449,7 +448,7 @@ def _open_besides(
     return _named(rank, found)
 
 
-def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[_Opened, ...] | None:
+def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> _Opened | None:
     """Operations that a waiter has open and did not wait for before it came here, if any."""
     here = waiting.waiters[rank]
     mine = waits.by_rank[rank]
@@ -463,9 +462,9 @@ def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[_
         and _is_numbered(rank, other)
         and (pending.order < here.order or pending.thread != here.thread)
     ]
-    posted = frozenset(((key, True), 1) for key in waits.posted.get(rank, ()))
-    found = tuple(one | posted for one in _named(rank, earlier))
-    return found if any(found) else None
+    posted = frozenset((key, True) for key in waits.posted.get(rank, ()))
+    by_end, by_distance = (one | posted for one in _named(rank, earlier))
+    return (by_end, by_distance) if by_end else None
 
 
 class _Matcher:
