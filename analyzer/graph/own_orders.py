@@ -47,6 +47,12 @@ class OwnOrder:
         return None if self.broken is None else self._edit_at(self.broken)
 
     @property
+    def rounds(self) -> int:
+        """Number of whole rounds that came before it broke them, as far as the ring has them."""
+        past = self.tokens[: self.broken]
+        return (len(past) - repeats_since(past, self.period)) // self.period
+
+    @property
     def swaps(self) -> bool:
         """True if it broke its rounds by two calls of theirs, of two groups, in turned order."""
         if self.broken is None or self.period < 2:
@@ -310,6 +316,8 @@ class OwnOrders:
             own = self._orders[broken[0]]
             if waits.all_issued:  # Then another order alone holds them up.
                 return self._departure(broken[0], in_order[0], Edit.SWAPPED) if own.swaps else None
+            if not own.whole and own.rounds < MANY_ROUNDS:
+                return None  # A few may be rounds within others, of which the ring lost the rest.
             edit = Edit.ADDED if own.edit is Edit.ADDED else None
             if not (edit and own.whole) and self._is_made_by(in_order, own.at_break):
                 return None  # Its ring begins within a round.
