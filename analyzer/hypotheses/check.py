@@ -7,7 +7,7 @@ cause only where other arguments do not leave it, and what shifts a rank's calls
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import line_of, location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, cycles_of, waiting_ranks
-from hanglab.analyzer.flight_recorder.columns import State
+from hanglab.analyzer.flight_recorder.columns import Entries, State
 from hanglab.analyzer.graph.wait_for_graph import Unmatched, WaitForGraph
 from hanglab.analyzer.hypotheses.frontier import Frontier
 from hanglab.analyzer.hypotheses.implicated import representatives, waiting_for
@@ -395,7 +395,7 @@ class _SimulatedCheck:
         )
         guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
         against = self._against_decision(left, tested)
-        doubtful = message or guessed or against
+        doubtful = message or guessed or against or self._lack_messages_both_ways()
         if len(left) == 1 and tested[left[0]].reproduced and not doubtful:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
@@ -445,6 +445,25 @@ class _SimulatedCheck:
             return "In which turns their threads come is not simulated, which speaks against it."
         return ""
 
+    def _lack_messages_both_ways(self) -> bool:
+        """True if messages of two candidates to each other lack a half, either way.
+
+        One of them then did a loop of messages once less, or more: no single call is all.
+        """
+        lookup = self._graph.lookup
+        found = [lookup.entries(rank) for rank in self._culprits] if lookup is not None else []
+        read = [entries for entries in found if entries is not None]
+        if len(read) != 2 or not self._graph.uncounted.isdisjoint(self._culprits):
+            return False
+        return all(
+            any(sent[way] != taken[way] for way in sent.keys() & taken.keys())
+            for sent, taken in zip(
+                (_count_messages(entries, "send") for entries in read),
+                (_count_messages(entries, "recv") for entries in reversed(read)),
+                strict=True,
+            )
+        )
+
     def _waits_in_threads(self, rank: int) -> bool:
         """True if several threads of a rank have something open: one order of them is simulated."""
         lookup = self._graph.lookup
@@ -488,6 +507,15 @@ class _SimulatedCheck:
             confidence=max(finding.confidence, TIE_DECIDED),
             **label,
         )
+
+
+def _count_messages(entries: Entries, half: str) -> Counter[tuple[str, int, int]]:
+    """How many sends, or receives, a rank issued: by group, and the ranks of both ends in it."""
+    return Counter(
+        (entries.group_names[group].name, one.src, one.dst)
+        for group, number in zip(entries.group.tolist(), entries.operation.tolist(), strict=True)
+        if (one := entries.operations[number]).spec.half == half
+    )
 
 
 def _without_untold(summary: str) -> str:
