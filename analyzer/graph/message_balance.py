@@ -277,11 +277,10 @@ class _Balance:
             }
             for one in ends
         ]
-        unpaired = [
-            rank for rank, mine in zip(channel.ends, counts, strict=True) if not _are_paired(mine)
-        ]
-        if len(unpaired) == 1:
-            return unpaired[0]
+        paired = [_are_paired(mine) for mine in counts]
+        # Who has one peer alone is paired by that one's fault as well.
+        if sum(paired) == 1 and len({frozenset(c.ends) for c in counts[paired.index(True)]}) > 1:
+            return channel.ends[paired.index(False)]
         even, uneven = sorted(
             zip(channel.ends, counts, strict=True), key=lambda o: len({*o[1].values()})
         )
@@ -367,10 +366,9 @@ class _Balance:
 
 
 def _are_paired(counts: Mapping[_CountedChannel, int]) -> bool:
-    """True if one rank has as many messages to each peer as from it, of several peers."""
+    """True if one rank has as many messages to each peer as from it."""
     back = {c._replace(sender=c.receiver, receiver=c.sender): count for c, count in counts.items()}
-    peers = {frozenset(c.ends) for c in counts}
-    return len(peers) > 1 and all(back.get(c, 0) == count for c, count in counts.items())
+    return all(back.get(c, 0) == count for c, count in counts.items())
 
 
 def _up_to(rows: Int64, history: _History, mark: _Mark) -> int:

@@ -113,6 +113,19 @@ def test_the_last_stage_may_have_left_out_the_loss_that_makes_it_uneven(size: in
     assert (finding.culprits, finding.confidence) == ([0, last], 0.5)
 
 
+def test_who_has_one_peer_alone_is_not_odd_by_what_that_one_did() -> None:
+    # The middle stage is a round further when it comes to the collective.
+    first, last = "send 0->1, recv 0<-1", "recv 2<-1, send 2->1"
+    round_ = "recv 1<-0, send 1->2, recv 1<-2, send 1->0"
+    further = "recv 1<-0!, send 1->2!, recv 1<-2!, send 1->0!"
+    (finding,) = findings_of(
+        f"{first}, /, {first}, /!",
+        f"{round_}, /, {round_}, {further}, /!",
+        f"{last}, /, {last}, /!",
+    )
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
+
+
 def test_the_end_that_left_its_own_rounds_is_named_alone() -> None:
     rounds = ("send 0->1, /, " * 3, "recv 1<-0, /, " * 3)
     (finding,) = findings_of(rounds[0] + "/!", rounds[1] + "recv 1<-0!, /!")
