@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from hanglab.recorder.rank import store_keys
-from hanglab.recorder.rank.thread_frames import steady_frames
+from hanglab.recorder.rank.thread_frames import line_number, steady_frames
 
 #: Lines kept; a program that makes code as it runs would fill the memory.
 _LIMIT = 4096
@@ -46,7 +46,7 @@ class LineSampler:
         while frame is not None:
             code = frame.f_code
             if self._is_user(code.co_filename):
-                line = frame.f_lineno or 0
+                line = line_number(frame)
                 within = "input" if _called_by_loader(frame) else ""
                 section = self._section_of(self._main)
                 key = (code.co_filename, code.co_name, line, below, within, section)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hanglab.recorder.rank.thread_frames import steady_frames
+from hanglab.recorder.rank.thread_frames import line_number, steady_frames
 
 #: Times between looks at where the rank stands, in seconds; a beat follows after all of
 #: them.  They differ so as not to keep time with the job's own loops.
@@ -162,7 +162,7 @@ def _stacks() -> list[dict[str, Any]]:
         while frame is not None and len(frames) < 256:
             code = frame.f_code
             frames.append(
-                {"function": code.co_name, "file": code.co_filename, "line": frame.f_lineno or 0}
+                {"function": code.co_name, "file": code.co_filename, "line": line_number(frame)}
             )
             frame = frame.f_back
         stacks.append(

@@ -13,7 +13,7 @@ import gc
 import os
 import sys
 import time
-from types import TracebackType
+from types import FrameType, TracebackType
 
 _COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 #: No walk takes so many seconds: one that began earlier has been cut off.
@@ -64,3 +64,12 @@ class SteadyFrames:
 
 
 steady_frames = SteadyFrames()
+
+
+def line_number(frame: FrameType) -> int:
+    """Line that a frame is at; the jump back to a loop's head may be of none, and ends one."""
+    if frame.f_lineno is not None:
+        return frame.f_lineno
+    spans = frame.f_code.co_lines()
+    lines = [line for start, _, line in spans if start <= frame.f_lasti and line is not None]
+    return lines[-1] if lines else frame.f_code.co_firstlineno

@@ -90,6 +90,34 @@ def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -
     assert rows(sampler) == [("train_step", "", 1)]
 
 
+def test_the_jump_back_to_the_head_of_a_loop_is_of_the_line_before_it() -> None:
+    """Python 3.11 gives it none, and lets other threads run nowhere else in such a loop."""
+    ended = threading.Event()
+
+    def spin() -> int:
+        count = 0
+        while not ended.is_set():
+            for value in range(100_000):
+                if value > 50_000:
+                    count += 1
+        return count
+
+    first = spin.__code__.co_firstlineno
+    spinning = threading.Thread(target=spin)
+    watching = LineSampler(lambda file: file == __file__, lambda thread: "")
+    spinning.start()
+    watching._main = spinning.ident or 0
+    try:
+        for _ in range(50):
+            watching.look()
+            time.sleep(0)
+    finally:
+        ended.set()
+        spinning.join()
+    found = {row["line"] for row in watching.rows()}
+    assert found and found <= set(range(first, first + 6))
+
+
 def test_the_wait_for_a_key_is_a_wait_for_a_peer(sampler: LineSampler) -> None:
     """``Store.wait`` is C++, which leaves no frame of its own."""
     from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
