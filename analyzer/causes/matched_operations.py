@@ -30,7 +30,7 @@ from hanglab.analyzer.facts.further_rounds import (
 from hanglab.analyzer.facts.held_locks import lock_held_in_operation
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loop_decisions import not_for_input
-from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
+from hanglab.analyzer.facts.loops import further_on, left_loops, others_behind, steps_compared
 from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.flight_recorder.columns import ABSENT
@@ -391,6 +391,8 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         return finding
     if compared is None and finding.cause is Cause.SKIPPED_COLLECTIVE:
         return finding  # its later operations prove more than a place behind the loop
+    if compared is None and others_behind(facts, rank, loops):
+        return finding  # that it has left the loop is no difference of its own
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
     told = not_for_input(facts, rank, loops) if fewer else ""

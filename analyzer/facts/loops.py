@@ -139,6 +139,12 @@ def left_loops(facts: CaseFacts, rank: int) -> list[Loop]:
     return []
 
 
+def others_behind(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> bool:
+    """True if another rank stands behind the loops that ``rank`` has left, too."""
+    stacks = (facts.ranks[peer].program_frames for peer in facts.others(rank))
+    return any(all(_has_left(frames, loop) for loop in loops) for frames in stacks if frames)
+
+
 def _outside(stack: Sequence[Frame], loop: Loop) -> bool:
     """True if a call was made from the loop's function, and not from within the loop."""
     of_function = [frame for frame in stack if _same_code(frame, loop.frame)]
