@@ -224,6 +224,16 @@ def test_on_a_crowded_machine_threads_of_its_own_may_lack_a_processor(
     assert [r for r in window.times if window.is_blocked(r)] == blocked
 
 
+@pytest.mark.parametrize(("longest", "blocked"), [(0.05, [2]), (0.44, [])])
+def test_one_main_thread_that_lacked_a_processor_shows_that_others_may(
+    longest: float, blocked: list[int]
+) -> None:
+    late = replace(LATE, excess_ns=0.14 * LATE.span_ns)
+    window = job(late, cpu=0.8, waited=0.0)
+    window.times[1].waited_ns = longest * LATE.span_ns
+    assert [r for r in window.times if window.is_blocked(r)] == blocked
+
+
 def test_what_disturbs_a_rank_for_half_the_time_is_no_blocking_of_its_own() -> None:
     late = replace(LATE, excess_parts=[0.2e9] * 4 + [0.0] * 6)
     assert not job(late, cpu=0.8).is_blocked(2)
