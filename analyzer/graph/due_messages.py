@@ -49,7 +49,7 @@ def owes_next(rank: int, awaited: Iterable[OpenOperation], lookup: CallLookup) -
 
 
 def _steps(entries: Entries) -> list[_Step]:
-    """What a rank issued, in its order; a batch of messages is one step, and has no end."""
+    """Steps that a rank issued, in its order; a batch of messages is one step, and has no end."""
     rows = [row for row in range(len(entries)) if not entries.operation_at(row).spec.batch_end]
     numbered = groupby(rows, key=lambda row: (int(entries.group[row]), _number(entries, row)))
     return [

@@ -287,7 +287,7 @@ def _is_in_common_exchange(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
 
 
 def _distance(rank: int, group: OpenOperation, use: _Use) -> int:
-    """How far in a group a message goes, counted along the group's members."""
+    """Distance that a message goes in a group, counted along the group's members."""
     sends, other = use
     way = other - _place(rank, group)
     return (way if sends else -way) % len(group.group.members)

@@ -510,7 +510,7 @@ class _SimulatedCheck:
 
 
 def _count_messages(entries: Entries, half: str) -> Counter[tuple[str, int, int]]:
-    """How many sends, or receives, a rank issued: by group, and the ranks of both ends in it."""
+    """Numbers of sends, or receives, of a rank: by group, and the ranks of both ends in it."""
     return Counter(
         (entries.group_names[group].name, one.src, one.dst)
         for group, number in zip(entries.group.tolist(), entries.operation.tolist(), strict=True)

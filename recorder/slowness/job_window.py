@@ -249,7 +249,7 @@ class JobWindow:
         )
 
     def _unseen_ns(self, rank: int) -> float:
-        """What the rank may have waited for a processor, and nobody counts: at most.
+        """Nanoseconds that the rank waited for a processor, and nobody counts, at most.
 
         Its main thread waits for others of its own (autograd's, a loader's), and these for a
         processor, as main threads do on this machine: in 60 steps of a sound job one waited for
