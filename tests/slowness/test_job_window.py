@@ -212,25 +212,22 @@ def test_few_long_stalls_are_told_by_how_often_they_come(
     assert not job(late, cpu=0.8 + share * 2).is_blocked(2)
 
 
-@pytest.mark.parametrize(("usual_s", "blocked"), [(0.05, [2]), (0.3, [])])
+@pytest.mark.parametrize(
+    ("behind", "waits", "blocked"),
+    [
+        (0.16, [0.05] * 4, [2]),
+        (0.16, [0.17] * 4, []),
+        (0.14, [0.04, 0.05, 0.04, 0.04], [2]),
+        (0.14, [0.04, 0.44, 0.04, 0.04], []),  # one that lacks a processor shows that others may
+    ],
+)
 def test_on_a_crowded_machine_threads_of_its_own_may_lack_a_processor(
-    usual_s: float, blocked: list[int]
+    behind: float, waits: list[float], blocked: list[int]
 ) -> None:
-    """Seen: a sound rank 0.16 of the time behind where main threads waited for 0.17 of it."""
-    late = replace(LATE, excess_ns=0.16 * LATE.span_ns)
-    window = job(late, cpu=0.8, waited=0.0)
-    for times in window.times.values():
-        times.waited_ns = usual_s * LATE.span_ns
-    assert [r for r in window.times if window.is_blocked(r)] == blocked
-
-
-@pytest.mark.parametrize(("longest", "blocked"), [(0.05, [2]), (0.44, [])])
-def test_one_main_thread_that_lacked_a_processor_shows_that_others_may(
-    longest: float, blocked: list[int]
-) -> None:
-    late = replace(LATE, excess_ns=0.14 * LATE.span_ns)
-    window = job(late, cpu=0.8, waited=0.0)
-    window.times[1].waited_ns = longest * LATE.span_ns
+    """Shares of the time that a sound rank was behind, and main threads waited for; two seen."""
+    window = job(replace(LATE, excess_ns=behind * LATE.span_ns), cpu=0.8, waited=0.0)
+    for times, share in zip(window.times.values(), waits, strict=True):
+        times.waited_ns = share * LATE.span_ns
     assert [r for r in window.times if window.is_blocked(r)] == blocked
 
 
