@@ -452,8 +452,10 @@ def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> _Opened
     """Operations that a waiter has open and did not wait for before it came here, if any."""
     here = waiting.waiters[rank]
     mine = waits.by_rank[rank]
-    if any(p.order < here.order and other.group is waiting.group and other.seq is not None
-           for p, other in mine):  # fmt: skip
+    if any(
+        pending.order < here.order and other.group is waiting.group and other.seq is not None
+        for pending, other in mine
+    ):
         return None
     earlier = [
         (pending, other, pending.thread == here.thread)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from types import FunctionType
+from types import FrameType, FunctionType
+from typing import Any
 
 import pytest
 from installed import needs_torch
@@ -90,32 +92,42 @@ def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -
     assert rows(sampler) == [("train_step", "", 1)]
 
 
+_LOOP = """\
+def loop():
+    count = 0
+    for value in range(4):
+        if value > 1:
+            count += 1
+    return count
+"""
+
+
 def test_the_jump_back_to_the_head_of_a_loop_is_of_the_line_before_it() -> None:
     """Python 3.11 gives it none, and lets other threads run nowhere else in such a loop."""
-    ended = threading.Event()
+    names: dict[str, Any] = {}
+    exec(compile(_LOOP, "loop.py", "exec"), names)
+    watching = LineSampler(lambda file: file == "loop.py", lambda thread: "")
+    looked = 0
 
-    def spin() -> int:
-        count = 0
-        while not ended.is_set():
-            for value in range(100_000):
-                if value > 50_000:
-                    count += 1
-        return count
-
-    first = spin.__code__.co_firstlineno
-    spinning = threading.Thread(target=spin)
-    watching = LineSampler(lambda file: file == __file__, lambda thread: "")
-    spinning.start()
-    watching._main = spinning.ident or 0
-    try:
-        for _ in range(50):
+    def look(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal looked
+        frame.f_trace_opcodes = True
+        if event == "opcode":
             watching.look()
-            time.sleep(0)
+            looked += 1
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(
+        lambda frame, *rest: look(frame, *rest) if frame.f_code.co_name == "loop" else None
+    )
+    try:
+        assert names["loop"]() == 2
     finally:
-        ended.set()
-        spinning.join()
-    found = {row["line"] for row in watching.rows()}
-    assert found and found <= set(range(first, first + 6))
+        sys.settrace(before)
+    assert {row["line"] for row in watching.rows()} - {1} == {2, 3, 4, 5, 6}
+    counts = [row["count"] for row in watching.rows()]
+    assert sum(counts) == looked > 20  # type: ignore[arg-type]
 
 
 def test_the_wait_for_a_key_is_a_wait_for_a_peer(sampler: LineSampler) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
@@ -118,7 +119,7 @@ def _by_votes(facts: CaseFacts, own: Call) -> Proposal | None:
         confidence=PLAUSIBLE if told else TIED,
         summary=f"{name_call(own)[:1].upper()}{name_call(own)[1:]} has tensors of other sizes: "
         f"{sizes}. Gloo aborted {name_ranks(unsized)}, by what it had room for.",
-        evidence=[*evidence, *(observation(call) for call in calls[:8])],
+        evidence=[*evidence, *(observation(call) for call in calls[:LISTED_ROWS])],
         collective=collective_ref(first),
         location=location(first),
     )
@@ -149,7 +150,7 @@ def _smaller(
             _refused(rank, received, expected),
             *(
                 Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
-                for peer in calls[:8]
+                for peer in calls[:LISTED_ROWS]
             ),
             *_before(other),
         ],
@@ -250,7 +251,7 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
             Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
             *(
                 Evidence("exceptions", peer, f"lost a peer at {frame.file}:{frame.line}")
-                for peer, frame in list(frames.items())[:8]
+                for peer, frame in list(frames.items())[:LISTED_ROWS]
             ),
         ],
         collective=collective_ref(own),
@@ -294,7 +295,7 @@ def _ahead(facts: CaseFacts, view: RankView, received: int, expected: int) -> Pr
         evidence=[
             _refused(view.rank, received, expected),
             Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
-            *(Evidence("progress", peer, "had not called it") for peer in peers[:8]),
+            *(Evidence("progress", peer, "had not called it") for peer in peers[:LISTED_ROWS]),
         ],
         collective=collective_ref(own),
         location=line,
