@@ -136,9 +136,6 @@ class _Builder:
         settle(divergences, silent, group_table, waits, lookup)
         strays = list(find_stray_messages(waits, group_table.groups))
         departure = self._departures.find(divergences, waits)
-        astray = {one.deviating for one in strays}
-        if departure is not None and astray and astray.isdisjoint({departure.rank, None}):
-            departure = None
         self._departures.label_silent(silent)
         label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)
@@ -151,6 +148,10 @@ class _Builder:
         unmatched = unmatched or find_unmatched_messages(waits, group_table, lookup)
         unmatched = unmatched or [one for one in met if one.shifted]
         unmatched = unmatched or strays
+        astray = {one.deviating for one in unmatched if one.deviating is not None}
+        astray |= {rank for cycle in on_wrong_group for rank in cycle.deviating}
+        if departure is not None and astray and departure.rank not in astray:
+            departure = None  # What lacks a half, or was called elsewhere, is no guess from orders.
         for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         ended = [] if unmatched or departure else list(ended_in_pairs(waits, self._calls))

@@ -7,6 +7,7 @@ was meant for this one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -91,6 +92,10 @@ def _meant_for(
         return None
     if _count(other, own) or _count(channel, own) > 1:
         return None  # The two exchange such ones, too.
+    if _gives_as_it_takes(rank, channel, mismatch.group) and not _gives_as_it_takes(
+        peer, other, mismatch.group
+    ):
+        return None  # It did all of an exchange, of which its peer has left a half out.
     for member in mismatch.group.members:
         if member not in (rank, peer):
             lacking = _lacking(member, rank, channel, mismatch.group, merged)
@@ -100,6 +105,18 @@ def _meant_for(
             if _count(lacking[0], own) > 1 or {one for _, one in lacking[0].arguments} == {own}:
                 return member, *lacking
     return None
+
+
+def _gives_as_it_takes(rank: int, channel: P2PChannel, group: ResolvedGroup) -> bool:
+    """True if a rank has had as many messages of each kind to the other end as from it."""
+    part = part_of(rank, group)
+    counts = [
+        Counter({one: count for count, one in other.arguments})
+        for ends in ((channel.src, channel.dst), (channel.dst, channel.src))
+        for other in (part.channels if part is not None else ())
+        if (other.src, other.dst) == ends
+    ]
+    return len(counts) == 2 and counts[0] == counts[1]
 
 
 def _lost_half(

@@ -186,9 +186,11 @@ def _order(mine: Int64, due: Int64, index: int) -> OwedOrder:
     if int((runs > 0).sum()) < KNOWN_ROUNDS:
         # All of the one came before all of the other: nothing tells how long a run may be.
         return OwedOrder.UNKNOWN
-    if run - 1 > int(runs.max()):
+    # Ahead of the first due, too, a job may begin with as many, in a pipeline that fills.
+    longest = max(int(runs.max()), int(places[0]))
+    if run - 1 > longest:
         return OwedOrder.LEFT_OUT
-    if run > int(runs.max()):
+    if run > longest:
         return OwedOrder.LATE
     return OwedOrder.IN_ORDER if run <= int(runs.min()) else OwedOrder.UNKNOWN
 

@@ -119,7 +119,8 @@ class OpenOperation:
     def stalled(self) -> bool:
         """Everybody has entered it, nobody is held up elsewhere, nobody has finished."""
         return not (
-            self.absent
+            self.group.incomplete
+            or self.absent
             or self.behind
             or self.unknown
             or self.finished

@@ -126,7 +126,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal | None:
         except _Refuted as refuted:
             # No buffer tells which streams of a device wait for which.
             found = check.on_independent_streams_or(refuted)
-            return None if found is refuted.proposal and check.is_of_idle_ranks() else found
+            falls = check.is_of_idle_ranks() or proposal.finding.cause is Cause.P2P_DEADLOCK
+            return None if found is refuted.proposal and falls else found
     except NoProgram as reason:
         return _with_evidence(proposal, f"No simulation was possible: {reason}.")
     except Exception as error:
@@ -251,20 +252,43 @@ class _SimulatedCheck:
     def result(self) -> Proposal:
         """The proposal with what the simulation says of it.  Raises NoProgram."""
         if not self._frontier.is_that_of_the_dumps():
+            if self._cause is Cause.P2P_DEADLOCK:
+                raise _Refuted(self._proposal)
             raise NoProgram("simulated, the operations of the dumps do not stop where the job did")
         if self._differ(besides=self._culprits):
             raise NoProgram("calls of other ranks differ as well, and one fault is tried at a time")
         finding = self._proposal.finding
         if self._cause is Cause.P2P_DEADLOCK:
-            # Nobody did anything but what stands there: whoever of the ring goes first frees all.
-            return _with_evidence(
-                self._proposal,
-                f"Simulated: what {name_ranks(self._culprits)} issued, in that order, stops where "
-                "the dumps do.",
-            )
+            return self._freed(finding)
         if finding.confidence <= CANDIDATES and len(self._culprits) > 1:
             return self._tie(finding)
         return self._certain(finding)
+
+    def _freed(self, finding: Finding) -> Proposal:
+        """The proposal without those of a ring whom nothing that they may have done lets go on.
+
+        Whoever of a ring goes first frees all, as nobody did anything but what stands there.
+        """
+        tested = {rank: self._test(_ANY, [rank]) for rank in self._culprits}
+        keys = _left(tested)
+        told = (
+            f"Simulated: what {name_ranks(self._culprits)} issued, in that order, stops where "
+            "the dumps do"
+        )
+        if not keys or keys == list(self._culprits):
+            return _with_evidence(self._proposal, f"{told}.")
+        fallen = sorted({*self._culprits} - {*keys})
+        return _with_evidence(
+            self._proposal,
+            f"{told}; had {name_ranks(keys)} done otherwise, all would go on, and whatever "
+            f"{name_ranks(fallen)} did, they would not.",
+            summary=(
+                f"{_without_untold(finding.summary)}; simulated, {name_ranks(keys)} alone could "
+                "have let all go on."
+            ),
+            culprits=keys,
+            victims=sorted({*finding.victims, *fallen}),
+        )
 
     def _differ(self, *, besides: Collection[int]) -> bool:
         """True if ranks ``besides`` some do not agree with each other in a call."""
@@ -384,7 +408,7 @@ class _SimulatedCheck:
             rank: Tested([], 0) if self._differ(besides={rank}) else self._test(_ANY, [rank])
             for rank in self._culprits
         }
-        left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
+        left = _left(tested)
         fallen = [rank for rank in self._culprits if rank not in left]
         # A message on another group, or with another tag, is none of the faults that are tried, nor
         # are their sizes simulated.
@@ -507,6 +531,11 @@ class _SimulatedCheck:
             confidence=max(finding.confidence, TIE_DECIDED),
             **label,
         )
+
+
+def _left(tested: Mapping[int, Tested]) -> list[int]:
+    """Ranks of which some fault leaves the evidence, or none of all could be simulated."""
+    return [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
 
 
 def _count_messages(entries: Entries, half: str) -> Counter[tuple[str, int, int]]:

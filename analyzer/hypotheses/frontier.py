@@ -61,7 +61,12 @@ class Frontier:
             first = next((index for index, step in enumerate(steps) if not step.finished), None)
             if len(state.issued) < len(steps):
                 return False
-            if first is not None and state.issued[first].done:
+            if first is not None and all(
+                issued.done
+                for issued, step in zip(state.issued, steps, strict=False)
+                if step is steps[first]
+                or (step.action.batch and step.action.batch == steps[first].action.batch)
+            ):
                 return False
         return True
 

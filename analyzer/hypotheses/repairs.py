@@ -129,11 +129,12 @@ def _with_one_more(
     if place is None or theirs is None:
         return []
     more = replace(theirs, action=replace(theirs.action, overlap=False), finished=False)
-    found = [last.with_steps(culprit, [*mine[:place], more, *mine[place:]])]
-    while place and _may_come_before(mine[place - 1], at[0]):
-        place -= 1
-        found.append(last.with_steps(culprit, [*mine[:place], more, *mine[place:]]))
-    return found
+    places = [place]
+    while places[-1] and _may_come_before(mine[places[-1] - 1], at[0]):
+        places.append(places[-1] - 1)
+    # Of many the nearest and the farthest: there nothing of other groups holds it up.
+    places[TRIED_PROGRAMS - 1 :] = places[-1:] if len(places) >= TRIED_PROGRAMS else []
+    return [last.with_steps(culprit, [*mine[:one], more, *mine[one:]]) for one in places]
 
 
 def _may_come_before(step: Step, group: int) -> bool:

@@ -31,8 +31,22 @@ _OF_ORDER = frozenset(
 
 
 def settle_ties(facts: CaseFacts, proposals: Iterable[Proposal]) -> list[Proposal]:
-    """The proposals; one that names several, of whom one did it, names that one if it is told."""
-    return [_settled(facts.graph, proposal) for proposal in proposals]
+    """The proposals; one that names several, of whom one did it, names that one if it is told.
+
+    Not where it is proved of one of them what it did: it holds the others up by that.
+    """
+    several = list(proposals)
+    hung = [one.finding for one in several if one.finding.status is Status.HUNG]
+    proved = {rank for one in hung if one.confidence > CANDIDATES for rank in one.culprits}
+    return [
+        one if _is_tied(one) and not proved.isdisjoint(one.finding.culprits)
+        else _settled(facts.graph, one)
+        for one in several
+    ]  # fmt: skip
+
+
+def _is_tied(proposal: Proposal) -> bool:
+    return proposal.finding.confidence <= CANDIDATES and len(proposal.finding.culprits) > 1
 
 
 def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
@@ -41,8 +55,7 @@ def _settled(graph: WaitForGraph, proposal: Proposal) -> Proposal:
         graph.lone_steps is None
         or finding.status is not Status.HUNG
         or finding.cause not in _OF_ORDER
-        or finding.confidence > CANDIDATES
-        or len(finding.culprits) < 2
+        or not _is_tied(proposal)
         or any(cycle.parted for cycle in cycles_of(graph, finding.culprits))
     ):
         return proposal

@@ -38,6 +38,7 @@ from hanglab.analyzer.matching.thresholds import (
     MET_APART,
     SUSPECT_NUMBERS,
 )
+from hanglab.recorder.case.operations import op_of
 
 
 @dataclass
@@ -292,12 +293,12 @@ def _conforming(
             fitting.append(side)
             pattern = set(past[-period:])
     if not fitting:
-        lines = [
-            [sequences.site(sequences.code(rank, seq)) for rank in side.ranks]
-            + [sequences.site(side.code)] * side.later
+        calls = [
+            [sequences.row(sequences.code(rank, seq)) for rank in side.ranks]
+            + [sequences.row(side.code)] * side.later
             for side in sides
         ]
-        place = side_at_common_line(lines, missing_votes)
+        place = side_at_common_line(calls, missing_votes)
         return None if place is None else sides[place]
     if len(fitting) != 1:
         return None
@@ -389,9 +390,12 @@ def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bo
     """True if a side is further on in straight code than its peers, who are there the first time.
 
     The operation at which they are was left out on the way.  In a loop the pattern of its
-    steps tells, and where the peers went on it is seen whether they came to the same line.
+    steps tells, and where the peers went on it is seen whether they came to the same line.  Of one
+    who may be the root of the operation it is told by neither: a root has a branch of its own.
     """
     rank = base.ranks[0]
+    if len(side.ranks) == 1 and base.call.op == side.call.op and op_of(side.call.op).rooted:
+        return False
     if len(sequences.signatures(rank, seq, None)) > 1:
         return False
     past = {one[-1] for one in sequences.signatures(rank, None, seq) if one is not None}

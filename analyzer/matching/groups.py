@@ -86,6 +86,8 @@ class ResolvedGroup:
     histories: list[tuple[str, Members | None]] = field(default_factory=list)
     #: Ranks without a dump that may belong here, where members were guessed.
     possible: tuple[int, ...] = ()
+    #: Nobody has finished anything in it, so ranks may belong here that have yet to come.
+    incomplete: bool = False
     #: So many more members are allowed for where nothing says how many ranks the job has.
     unlisted: int = 0
 
@@ -241,7 +243,11 @@ def _find_possible_members(merged: MergedSummaries, group_table: GroupTable) -> 
         if sizes == {len(group.members)}:
             continue
         group.possible = tuple(rank for rank in absent if rank not in group.members)
-        if group_table.world_size_unknown:
+        unfinished = [progress.unfinished for progress in group.progress.values()]
+        if not group_table.world_size_unknown:
+            fewer = len(group.members) < len(group_table.expected)
+            group.incomplete = fewer and any(1 in numbers for numbers in unfinished)
+        else:
             group.unlisted = -(-len(group.members) // UNLISTED_PART)
 
 

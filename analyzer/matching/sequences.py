@@ -48,7 +48,10 @@ class Sequences:
 
     def signature(self, code: int) -> Signature | None:
         """All that is known of a call, its call site last; None in a gap."""
-        return None if code == GAP else tuple(self.table[code].tolist())
+        return None if code == GAP else self.row(code)
+
+    def row(self, code: int) -> Signature:
+        return tuple(self.table[code].tolist())
 
     def signatures(self, rank: int, low: int | None, high: int | None) -> list[Signature | None]:
         """Signatures of one rank from ``low`` to one before ``high``."""

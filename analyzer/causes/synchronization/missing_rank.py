@@ -33,6 +33,11 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     exchanging = [(sink, call) for sink, call in inside if op_of(call.op).splits]
     if exchanging and (len(inside) > 1 or any(_may_lack_part(graph, *one) for one in exchanging)):
         return []  # Their parts are for each other, so neither device need have stopped.
+    idle = [sink for sink in sinks if sink.outside and not graph.unfinished.get(sink.rank)]
+    if len(idle) > 1 and not any(sink.last for sink in idle) and _is_of_one_call(graph):
+        return []  # Several hardly stop at once: they wait for each other in what leaves no entry.
+    if idle and _another_may_be_missing(graph, culprits):
+        return []  # Who has nothing open may wait for that one in what leaves no entry.
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
     disputed = any(waiting.intersection(sink.disputed_by) for sink in sinks)
@@ -50,6 +55,34 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         # without an order of its own: it may have done too much.
         return _either(graph, sinks, waiting) if alone else []
     return [_finding(graph, sinks, halves=len(culprits) == len(victims) > 1)]
+
+
+def _is_of_one_call(graph: WaitForGraph) -> bool:
+    return len({(wait.call.group, wait.call.seq) for wait in graph.waits}) == 1
+
+
+def _another_may_be_missing(graph: WaitForGraph, culprits: list[int]) -> bool:
+    """True if others wait for ranks without a dump alone, who may not wait for the culprits.
+
+    In a collective of who waits for them they would have come to that first.
+    """
+    held = {*culprits, *all_victims(graph, culprits)}
+    lost = set(graph.missing)
+    meeting = [
+        members
+        for group in graph.groups
+        if not lost.isdisjoint(members := set(group.members)) and not held.isdisjoint(members)
+    ]
+    return any(
+        wait.on
+        and lost.issuperset(wait.on)
+        and not any(
+            not members.isdisjoint(wait.on)
+            and (wait.call.seq is None or wait.call.rank not in members)
+            for members in meeting
+        )
+        for wait in graph.waits
+    )
 
 
 def _may_lack_part(graph: WaitForGraph, sink: Sink, call: Call) -> bool:
