@@ -244,7 +244,11 @@ class ProgramOrders:
         """The one rank with which all disagree; of two the one that alone made a call."""
         if len(partings) > 1:
             common = set.intersection(*map(set, partings))
-            return common.pop() if len(common) == 1 else None
+            if len(common) != 1:
+                return None
+            (rank,) = common
+            sides = [one if pair[0] == rank else one.reversed for pair, one in partings.items()]
+            return None if _is_proved_by_one_alone(sides) else rank
         for one in partings.values():
             for side in (one, one.reversed):
                 call, _ = side.calls
@@ -514,6 +518,17 @@ def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> boo
     )
     edits = found.proved or found.possible
     return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
+
+
+def _is_proved_by_one_alone(sides: Sequence[PartedOrders]) -> bool:
+    """True if a rank parts from one other first, and later from the rest without an edit to prove.
+
+    These may have rounds of their own: of the two that part first nothing tells which one did.
+    """
+    first, *later = sorted(sides, key=lambda side: side.parting.mine)
+    return first.parting.clear and all(
+        one.parting.mine > first.parting.mine and not one.parting.clear for one in later
+    )
 
 
 def explains(rank: int, departed: frozenset[int], waits: OpenOperations) -> bool:

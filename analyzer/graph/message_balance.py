@@ -262,12 +262,14 @@ class _Balance:
         """The end whose messages are not as many each way, or on each channel, as the other's are.
 
         Up to the last collective of both.  None where both ends are alike in that, where the even
-        one has the other for its only peer, or where all that the two exchange is unequal: who has
-        left out a whole exchange stays even.
+        one has the other for its only peer, where all that the two exchange is unequal (who has
+        left out a whole exchange stays even), or where others exchange unevenly by right.
         """
         ends = self._ends_of(channel)
         marks = _common(ends[0].marks, ends[1].marks)
         if not marks or not all(channel.group in one.counted for one in ends):
+            return None
+        if channel.group in self._uneven_by_right:
             return None
         counts = [
             {
@@ -290,6 +292,24 @@ class _Balance:
             return None
         all_unequal = all(even[1][c] != uneven[1].get(c, 0) for c in shared)
         return None if all_unequal else uneven[0]
+
+    @cached_property
+    def _uneven_by_right(self) -> set[int]:
+        """Groups in which some two agree on how much they exchange, and that it is not even."""
+        nothing = np.zeros(0, dtype=np.int64)
+        counts: dict[_CountedChannel, int | None] = {}
+        for channel in self.channels:
+            ends = self._ends_of(channel)
+            if all(channel.group in one.counted for one in ends):
+                both = {len(one.channels.get(channel, nothing)) for one in ends}
+                counts[channel] = both.pop() if len(both) == 1 else None
+        return {
+            channel.group
+            for channel, count in counts.items()
+            if count is not None
+            and (back := counts.get(_reversed(channel), 0)) is not None
+            and back != count
+        }
 
     def is_after_the_last(self, channel: _CountedChannel) -> bool:
         """True if one end has done all until a collective, and the other, not there yet, more.
@@ -365,9 +385,13 @@ class _Balance:
         return all(one.has_entered(seq) is not False for one in group.progress.values())
 
 
+def _reversed(channel: _CountedChannel) -> _CountedChannel:
+    return channel._replace(sender=channel.receiver, receiver=channel.sender)
+
+
 def _are_paired(counts: Mapping[_CountedChannel, int]) -> bool:
     """True if one rank has as many messages to each peer as from it."""
-    back = {c._replace(sender=c.receiver, receiver=c.sender): count for c, count in counts.items()}
+    back = {_reversed(channel): count for channel, count in counts.items()}
     return all(back.get(c, 0) == count for c, count in counts.items())
 
 

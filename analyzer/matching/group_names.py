@@ -40,6 +40,8 @@ class NameConflict:
     candidates: tuple[int, ...]
     #: Names by which some may mean another group than the others.
     unsure: frozenset[str]
+    #: Ranks that have called something in a group by one of their names.
+    used: frozenset[int] = frozenset()
 
 
 def find_name_conflicts(
@@ -186,6 +188,9 @@ def _conflict(
         tuple(sorted(against)) if decided else (),
         () if decided else tuple(apart),
         frozenset(group.group.name for group in alike if group.misnamed),
+        frozenset(
+            rank for group in alike for rank, one in group.progress.items() if one.entered
+        ).intersection(apart),
     )
 
 

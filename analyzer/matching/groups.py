@@ -23,6 +23,7 @@ from hanglab.analyzer.matching.group_names import (
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
+from hanglab.recorder.case.operations import op_of
 
 DEFAULT_NAME = "0"
 DEFAULT_DESCRIPTION = "default_pg"
@@ -303,6 +304,7 @@ def _assign_statuses(merged: MergedSummaries, group_table: GroupTable) -> None:
         if len(votes) != 1 and not in_order:
             continue
         voted = votes.pop() if len(votes) == 1 else None
+        untold: list[tuple[int, int]] = []
         for rank in group.members:
             summary = merged.ranks.get(rank)
             if summary is None or not summary.informative:
@@ -313,6 +315,8 @@ def _assign_statuses(merged: MergedSummaries, group_table: GroupTable) -> None:
             pg_id = by_name[rank].get(group.group.name, voted) if in_order else voted
             if progress.entered is None and pg_id is not None:
                 _apply_status(summary, progress, pg_id, group)
+                untold += [(rank, pg_id)] if progress.entered is None else []
+        _apply_what_peers_wait_in(merged, untold, group)
 
 
 def _places_by_name(summary: RankSummary) -> dict[str, int]:
@@ -349,3 +353,29 @@ def _apply_status(
         return
     progress.entered = enqueued
     progress.unfinished = frozenset(range(completed + 1, enqueued + 1))
+
+
+def _apply_what_peers_wait_in(
+    merged: MergedSummaries, untold: Sequence[tuple[int, int]], group: ResolvedGroup
+) -> None:
+    """Note which ranks have yet to come to what peers wait in, as they have ended all they issued.
+
+    Nobody ends that before all have come, unless it has a root, and what they have ended the rank
+    has come to.  Or it has issued less than that, messages included.
+    """
+    open_ = [min(one.unfinished) for one in group.progress.values() if one.unfinished]
+    if not (untold and open_):
+        return
+    first = min(open_)
+    ops = {
+        pending.op
+        for other, progress in group.progress.items()
+        for pending in merged.ranks[other].pending
+        if pending.seq == first and merged.ranks[other].parts[pending.part] is progress.part
+    }
+    of_all = bool(ops) and not any(op_of(op).rooted for op in ops)
+    for rank, pg_id in untold:
+        issued, completed = merged.ranks[rank].unassigned_status.get(pg_id, (0, ABSENT))
+        ended = completed == issued and not merged.ranks[rank].gloo
+        if ended and (issued + 1 == first or (of_all and issued >= first)):
+            group.progress[rank].entered = first - 1

@@ -90,7 +90,15 @@ def find_shifted_member(group: ResolvedGroup, lookup: CallLookup, seq: int) -> S
         return None
     ((member, fits),) = told
     by_chance = 2 * len(group.members) * excesses.chance(seq) ** fits
-    return member if by_chance <= FITTING_BY_CHANCE else None
+    return member if by_chance <= FITTING_BY_CHANCE or _is_off_by_one(group, member) else None
+
+
+def _is_off_by_one(group: ResolvedGroup, member: ShiftedMember) -> bool:
+    """True if a member alone has entered one less than all others, as it left one out, or more."""
+    entered = {rank: one.entered for rank, one in group.progress.items()}
+    others = {entered.get(rank) for rank in group.members if rank != member.rank}
+    own = entered.get(member.rank)
+    return own is not None and others == {own + 1 if member.left_out else own - 1}
 
 
 def _excess(call: Call) -> int | None:

@@ -19,7 +19,7 @@ def group_name_findings(graph: WaitForGraph) -> list[Finding]:
     findings = []
     for conflict in graph.name_conflicts:
         waiting = _waiting(graph, conflict)
-        sides = {conflict.names[call.rank] for call in waiting}
+        sides = {conflict.names[rank] for rank in {call.rank for call in waiting} | conflict.used}
         # Of equals, one that has yet to use its group may be on its way to another one.
         if waiting and (conflict.deviating or sides == set(conflict.names.values())):
             findings.append(_finding(graph, conflict, waiting))
