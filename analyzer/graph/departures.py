@@ -266,8 +266,26 @@ class ProgramOrders:
                     ):
                         return rank
                     if self._is_made_by_others(call, {rank, side.theirs.rank}):
-                        return side.theirs.rank
+                        return None if self._is_repeated_here_alone(side) else side.theirs.rank
         return None
+
+    def _is_repeated_here_alone(self, side: PartedOrders) -> bool:
+        """True if the first made two collectives of a group at once, and nobody else those two."""
+        call, _ = side.calls
+        before = side.here[side.parting.mine - 1] if side.parting.mine else None
+        if (
+            call is None
+            or before is None
+            or (before.place, before.seq + 1) != (call.place, call.seq)
+        ):
+            return False
+        return not any(
+            before.is_one_with(one) and call.is_one_with(then)
+            for rank, orders in self._orders.items()
+            if rank != side.mine.rank
+            for order in orders
+            for one, then in pairwise(order.issued)
+        )
 
     def _all_left_rounds(self, call: IssuedCall | None, pair: set[int]) -> bool:
         """True if all others of its group are in the open ``call``, and left their rounds by it.

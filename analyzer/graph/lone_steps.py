@@ -122,6 +122,10 @@ class LoneSteps:
             return False
         past = path.tokens[:at]
         again = before == place and not isinstance(place, _GroupPlace)
+        if again and self._is_made_by_all(path.rank, path.calls[at]):
+            return False  # It is none too many: the others made it, too, wherever they came from.
+        if again and not {*path.tokens[at + 1 : at + 2]} <= {*path.tokens[:at]}:
+            return False  # It goes on to a new phase, before which a loop may end otherwise.
         earlier = Counter(then for one, then in pairwise(past) if one == before)
         if len(earlier) > 1 or not (
             again
@@ -139,6 +143,18 @@ class LoneSteps:
             return False  # Of messages that data give there may be none.
         went_on = frozenset[int]().union(*followed.values())
         return earlier.total() + len(went_on) >= KNOWN_ROUNDS
+
+    def _is_made_by_all(self, rank: int, call: IssuedCall | None) -> bool:
+        """True if all others of its group have made a collective of that number and line, too."""
+        others = [
+            one
+            for other, mine in self._orders.items()
+            for one in mine
+            if other != rank and call is not None and call.place in one.places
+        ]
+        return bool(others) and all(
+            call is not None and any(map(call.is_one_with, one.issued)) for one in others
+        )
 
     def _is_furthest(self, rank: int, before: Token, earlier: Counter[Token]) -> bool:
         """True if several went on from a place as the rank did until then, none of them as often.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
@@ -50,6 +50,7 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.recorder.case.operations import op_of
 
 
 class RingReader:
@@ -436,7 +437,7 @@ class RingReader:
     ) -> Unmatched | None:
         """The one message of a ring that is new to both of its ends, whichever is wrong."""
         rank = find_message_alone_in_group(cycle) if alone else find_new_channel(cycle)
-        if rank is None:
+        if rank is None or _would_meet_another(calls):
             return None
         peer = cycle.places[rank].peer
         return Unmatched(calls[rank], calls.get(peer) if peer is not None else None)
@@ -454,6 +455,23 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
+
+
+def _would_meet_another(calls: Mapping[int, Call]) -> bool:
+    """True if a message would meet that of a third one of its ring, by its size, but for its peer.
+
+    Then it may have been for that one, and no channel need be new.
+    """
+    return any(
+        other.peer == one.rank
+        and one.peer != other.rank
+        and other.op == op_of(one.op).other_half
+        and one.group == other.group
+        and one.arguments.input_sizes == other.arguments.input_sizes
+        for one in calls.values()
+        for other in calls.values()
+        if one.seq is None and other.seq is None
+    )
 
 
 def _may_be_more(vote: Vote | None, rank: int) -> bool:

@@ -50,6 +50,11 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a line of its own calls on a group that another line serves": (7993000480,),
+    "a call made twice at once is none too many where all made it": (7993001239,),
+    "a call made twice at once, before a phase that is new": (7993002203,),
+    "of two in one barrier behind another that made both at once": (7993003005,),
+    "a message that would meet a third one's by its size is of no new channel": (7993000234,),
     "who alone is one exchange behind or ahead left one out, or made one more": (
         7500000280,
         7992002225,
