@@ -110,13 +110,13 @@ def _meant_for(
 def _gives_as_it_takes(rank: int, channel: P2PChannel, group: ResolvedGroup) -> bool:
     """True if a rank has had as many messages of each kind to the other end as from it."""
     part = part_of(rank, group)
-    counts = [
-        Counter({one: count for count, one in other.arguments})
-        for ends in ((channel.src, channel.dst), (channel.dst, channel.src))
-        for other in (part.channels if part is not None else ())
-        if (other.src, other.dst) == ends
-    ]
-    return len(counts) == 2 and counts[0] == counts[1]
+    ends = (channel.src, channel.dst)
+    given, taken = Counter[MessageArguments](), Counter[MessageArguments]()
+    for other in part.channels if part is not None else ():
+        for way, counts in ((ends, given), (ends[::-1], taken)):
+            if (other.src, other.dst) == way:
+                counts.update({one: _count(other, one) for _, one in other.arguments})
+    return bool(given) and given == taken
 
 
 def _lost_half(
