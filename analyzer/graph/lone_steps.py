@@ -146,15 +146,15 @@ class LoneSteps:
 
     def _is_made_by_all(self, rank: int, call: IssuedCall | None) -> bool:
         """True if all others of its group have made a collective of that number and line, too."""
+        if call is None:
+            return False
         others = [
             one
             for other, mine in self._orders.items()
             for one in mine
-            if other != rank and call is not None and call.place in one.places
+            if other != rank and call.place in one.places
         ]
-        return bool(others) and all(
-            call is not None and any(map(call.is_one_with, one.issued)) for one in others
-        )
+        return bool(others) and all(any(map(call.is_one_with, one.issued)) for one in others)
 
     def _is_furthest(self, rank: int, before: Token, earlier: Counter[Token]) -> bool:
         """True if several went on from a place as the rank did until then, none of them as often.

@@ -114,10 +114,13 @@ def _is_wrong(made: CallOnWrongGroup, taken_name: bool, lookup: CallLookup) -> b
         sure = len(theirs) > 1 or not may_be_a_helper(call.stack)
         return sure and used == {usual.group.group.name}
     same = all(one.arguments.input_sizes == call.arguments.input_sizes for one in theirs)
-    # A line that calls on several groups in turn has called on each of them in its first round,
-    # unless others call on that one.  Whoever had entered this one would have it open.
-    first = taken.seq == 1 or bool(entries.in_group(taken.group.group.name)[:index].any())
-    new = first and (usual.seq == 1 or usual.waiters.keys() >= {*taken.unknown})
+    # A line that calls on several groups in turn has called on each of them in its first round:
+    # the buffer holds all calls on this one, of other lines.  Whoever had entered it would have it
+    # open.
+    earlier = entries.in_group(taken.group.group.name)[:index] & ~entries.is_p2p[:index]
+    new = int(earlier.sum()) + 1 == taken.seq and (
+        usual.seq == 1 or usual.waiters.keys() >= {*taken.unknown}
+    )
     return (len(theirs) > 1 or taken_name) and same and new
 
 

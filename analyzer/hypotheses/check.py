@@ -289,6 +289,7 @@ class _SimulatedCheck:
             ),
             culprits=keys,
             victims=sorted({*finding.victims, *fallen}),
+            location=location(current_call(self._graph, keys[0])) or finding.location,
         )
 
     def _differ(self, *, besides: Collection[int]) -> bool:

@@ -23,13 +23,13 @@ def serve(connection, seconds):
 )
 def slow_blocked(job):
     service, client = socket.socketpair()
-    seconds = 0.040 if job.faulty and job.rank == 2 else 0.012  # FAULT
+    seconds = 0.050 if job.faulty and job.rank == 2 else 0.030  # FAULT
     threading.Thread(target=serve, args=(service, seconds), daemon=True).start()
     gradient = torch.ones(1000)
     # So long that waits for a processor, at a load of 9 on two, do not hide the difference.  The
     # recorder looks twenty times a second: of some hundred samples a peer's share at the line is
     # off by a tenth now and then, and half of the difference has to be seen there.
-    for _ in job.steps(140):
+    for _ in job.steps(160):
         client.send(b"0")
         client.recv(1)  # SEEN
         dist.all_reduce(gradient)
