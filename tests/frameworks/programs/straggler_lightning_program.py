@@ -57,7 +57,7 @@ def fit(name, fault, steps, interval):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    # Its interval in steps is measured: three times as many as 0.5 s took here.
-    fit("sound", False, 240, 0.5)
+    # Its interval in steps is measured: three times as many as 1 s took here.
+    fit("sound", False, 240, 1.0)
     # A report takes five entries of each rank, which a crowded machine makes long.
     fit("slow", True, 400, 3.0)
