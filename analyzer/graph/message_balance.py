@@ -10,7 +10,7 @@ the rank that is an end of all channels whose counts differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -42,6 +42,9 @@ class _CountedChannel(NamedTuple):
     @property
     def ends(self) -> tuple[int, int]:
         return self.sender, self.receiver
+
+
+_NOTHING: Int64 = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,9 @@ def _read_messages(
     if not open_messages or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
         return open_messages, None
     ranks = sorted({rank for group in groups.values() for rank in group.members})
+    for sibling in _siblings(list(groups.values()), group_table):
+        if len(ranks) + len(sibling.members) <= COMPARED_MEMBERS:
+            ranks += sibling.members
     lookup.prefetch(ranks)
     histories = {
         rank: _read(rank, entries, group_table)
@@ -143,6 +149,19 @@ def _read_messages(
         if (entries := lookup.entries(rank)) is not None
     }
     return open_messages, _Balance(histories, group_table)
+
+
+def _siblings(groups: Sequence[ResolvedGroup], group_table: GroupTable) -> Iterator[ResolvedGroup]:
+    """Groups of as many ranks as one of ``groups`` has, which share none with them or each other.
+
+    Those of replicas do the same as often.
+    """
+    sizes = {len(group.members) for group in groups}
+    taken = {rank for group in groups for rank in group.members}
+    for group in group_table.groups:
+        if len(group.members) in sizes and taken.isdisjoint(group.members):
+            taken.update(group.members)
+            yield group
 
 
 def _has_named_ends(waiting: OpenOperation) -> bool:
@@ -219,8 +238,7 @@ class _Balance:
         sender, receiver = (self._histories.get(rank) for rank in channel.ends)
         if sender is None or receiver is None:
             return None
-        nothing = np.zeros(0, dtype=np.int64)
-        rows = [one.channels.get(channel, nothing) for one in (sender, receiver)]
+        rows = [one.channels.get(channel, _NOTHING) for one in (sender, receiver)]
         marks = _common(sender.marks, receiver.marks)
         counts = [
             tuple(
@@ -243,6 +261,14 @@ class _Balance:
         if counted and at == 1 and len(marks) > 1 and not self._crosses_alone(channel, marks[0]):
             # Messages that cross each round's collective, perhaps.
             return None
+        siblings = self._counts_between_others(channel, len(marks))
+        known = [
+            tuple(_up_to(mine, one, mark) for mark in marks) in siblings
+            for mine, one in zip(rows, (sender, receiver), strict=True)
+        ]
+        if known[0] != known[1]:
+            # A round may be shorter than those before it, for all.
+            return (channel.ends[known.index(False)],)
         odd = []
         for end, history in enumerate((sender, receiver)):
             kinds = [None] * (len(counts) - len(marks)) + [history.kinds[mark] for mark in marks]
@@ -257,6 +283,31 @@ class _Balance:
             if steady and rounds[at - 1][1] not in usual_counts:
                 odd.append(channel.ends[end])
         return tuple(odd)
+
+    def _counts_between_others(self, channel: _CountedChannel, rounds: int) -> set[tuple[int, ...]]:
+        """Counts of other channels where both of their ends agree, at as many collectives.
+
+        Of the group's, and of those between the same places of groups of as many.
+        """
+        place = self._place_in_group(channel)
+        found = set()
+        for other in self.channels:
+            if {*other.ends} != {*channel.ends} and (
+                other.group == channel.group or self._place_in_group(other) == place
+            ):
+                ends = self._ends_of(other)
+                marks = _common(ends[0].marks, ends[1].marks)[:rounds]
+                counts = {
+                    tuple(_up_to(one.channels.get(other, _NOTHING), one, mark) for mark in marks)
+                    for one in ends
+                }
+                found |= counts if len(counts) == 1 else set()
+        # Those of one round may be as many by accident.
+        return {one for one in found if len(one) == rounds > 1 and 0 < one[0]}
+
+    def _place_in_group(self, channel: _CountedChannel) -> tuple[int, ...]:
+        members = self._groups[channel.group].members
+        return len(members), channel.tag, *map(members.index, channel.ends)
 
     def uneven_end(self, channel: _CountedChannel) -> int | None:
         """The end whose messages are not as many each way, or on each channel, as the other's are.
@@ -296,12 +347,11 @@ class _Balance:
     @cached_property
     def _uneven_by_right(self) -> set[int]:
         """Groups in which some two agree on how much they exchange, and that it is not even."""
-        nothing = np.zeros(0, dtype=np.int64)
         counts: dict[_CountedChannel, int | None] = {}
         for channel in self.channels:
             ends = self._ends_of(channel)
             if all(channel.group in one.counted for one in ends):
-                both = {len(one.channels.get(channel, nothing)) for one in ends}
+                both = {len(one.channels.get(channel, _NOTHING)) for one in ends}
                 counts[channel] = both.pop() if len(both) == 1 else None
         return {
             channel.group
@@ -318,8 +368,7 @@ class _Balance:
         ranks that have come to that one crosses it.
         """
         ends = self._ends_of(channel)
-        nothing = np.zeros(0, dtype=np.int64)
-        rows = [one.channels.get(channel, nothing) for one in ends]
+        rows = [one.channels.get(channel, _NOTHING) for one in ends]
         marks = _common(ends[0].marks, ends[1].marks)
         if not all(channel.group in one.counted for one in ends) or any(
             len({_up_to(mine, one, mark) for mine, one in zip(rows, ends, strict=True)}) > 1
@@ -341,12 +390,11 @@ class _Balance:
 
     def _keep_within(self, group: int, mark: _Mark) -> bool:
         """True if messages between ranks that have come to a collective are even there."""
-        nothing = np.zeros(0, dtype=np.int64)
         even = []
         for channel in self.channels:
             ends = self._ends_of(channel)
             if channel.group == group and all(mark in one.marks for one in ends):
-                counts = {_up_to(one.channels.get(channel, nothing), one, mark) for one in ends}
+                counts = {_up_to(one.channels.get(channel, _NOTHING), one, mark) for one in ends}
                 even.append(len(counts) == 1)
         return bool(even) and all(even)
 
@@ -366,14 +414,13 @@ class _Balance:
         }
         if len(others) < EVEN_CHANNELS:
             return False
-        nothing = np.zeros(0, dtype=np.int64)
         for other in others:
             counts = []
             for rank in other.ends:
                 history = self._histories.get(rank)
                 if history is None or mark not in history.marks:
                     return False
-                counts.append(_up_to(history.channels.get(other, nothing), history, mark))
+                counts.append(_up_to(history.channels.get(other, _NOTHING), history, mark))
             if counts[0] != counts[1]:
                 return False
         return True

@@ -75,7 +75,14 @@ def find_miscount(
         members = waiting.group.members
         if waiting.seq is not None or len(members) > COMPARED_MEMBERS:
             continue
-        past = [one for one in waiting.absent if one in places and places[one].seq is not None]
+        past = [
+            one
+            for one in waiting.absent
+            if one in places
+            and places[one].seq is not None
+            # Who has no part in the collective has no rounds by it.
+            and rank in places[one].group.members
+        ]
         answered = waiting.any_source and all(
             one in places and places[one].peer == rank and rank in places[one].absent
             for one in waiting.absent

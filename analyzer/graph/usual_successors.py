@@ -186,7 +186,7 @@ def _edit(
     found = [find_first_parting(mine.following, one.following) for one in others]
     partings = [one for one in found if one is not None]
     proved = frozenset[Edit]().union(*(one.proved for one in partings))
-    if Edit.SWAPPED in proved or _is_one_call(mine, theirs):
+    if Edit.SWAPPED in proved or any(_is_one_call(mine, one) for one in others):
         return None
     # What it is a member of: of another replica's calls it has made none.
     shared = [one for one in others if _has_part(mine.path.rank, one, members)]

@@ -79,7 +79,7 @@ def _suspects(sequences: Sequences) -> list[int]:
 
 @dataclass
 class _Side:
-    """Members that do the same under one number; the first of them is known best."""
+    """Members that do the same under one number; the first of them is known best, farthest back."""
 
     call: Call
     code: int
@@ -115,6 +115,11 @@ def _sides(sequences: Sequences, lookup: CallLookup, seq: int) -> list[_Side]:
                 break
         else:
             sides.append(_Side(call, code, list(ranks)))
+    for side in sides:
+        # Each buffer reaches back to a number of its own.
+        side.ranks.sort(
+            key=lambda rank: (rank not in by_code[side.code], sequences.of(rank)[0], rank)
+        )
     return sorted(sides, key=lambda side: (-len(side.ranks), min(side.ranks)))
 
 
