@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.edits_by_lines import edit_by_lines
 from hanglab.analyzer.graph.entry_order import message_crossed
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
@@ -185,15 +186,20 @@ def unanswered_calls(
 
 def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture:
     """A departure from the common order, with the calls at which the rank and a peer part."""
+    mine = shown.at(departure.rank, departure.index)
+    theirs = shown.at(departure.peer, departure.peer_index)
+    by_lines = edit_by_lines(departure, mine, theirs, shown.lookup)
+    edit = by_lines or departure.edit
     return OrderDeparture(
         departure.rank,
         (departure.peer,) if departure.tied else (),
-        shown.at(departure.rank, departure.index),
-        shown.at(departure.peer, departure.peer_index),
-        left_out=departure.edit is Edit.LEFT_OUT,
-        added=departure.edit is Edit.ADDED,
+        mine,
+        theirs,
+        left_out=edit is Edit.LEFT_OUT,
+        added=edit is Edit.ADDED,
         own=departure.own,
         swapped=departure.edit is Edit.SWAPPED,
+        ring=by_lines is Edit.SWAPPED,
         left_by_others=departure.left_by_others,
         counted=departure.counted,
         others=departure.others,

@@ -176,6 +176,8 @@ class OrderDeparture:
     left_out: bool = False
     added: bool = False
     swapped: bool = False
+    #: It stands in its call, which by its line came before what peers wait in, of another group.
+    ring: bool = False
     #: The order is that of its own rounds.
     own: bool = False
     #: It alone keeps that; all others left out what it called.

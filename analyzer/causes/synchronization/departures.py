@@ -72,7 +72,7 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
 
 def _cause(departure: OrderDeparture) -> Cause:
     """The cause, by what was left out or is one too many: it may be a send or receive."""
-    if departure.swapped:
+    if departure.swapped or departure.ring:
         return Cause.GROUP_ORDER
     skipped = departure.left_out and not departure.tied
     odd = [departure.instead] if skipped else [departure.call]
@@ -128,6 +128,12 @@ def _summary(departure: OrderDeparture) -> str:
         return (
             f"{who} called {mine} and what its own rounds so far have before that the other way "
             f"round; all others keep to theirs, and rank {_peer(departure)} waits in {theirs}."
+        )
+    if departure.ring:
+        whose = "its own rounds so far have" if departure.own else "the order of all its peers has"
+        return (
+            f"{who} waits in {mine}, before which {whose} {theirs}; rank {_peer(departure)} waits "
+            "there for it."
         )
     if departure.own:
         return (
