@@ -356,6 +356,8 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
 
     Whoever leads has a branch of its own.
     """
+    if len({side.ranks[0] in sequences.boundary_only for side in (base, other)}) > 1:
+        return False  # The boundary knows the line alone, and a dump the way to it: none is equal.
     mine, theirs = sequences.site(base.code), sequences.site(other.code)
     operation = sequences.table[base.code][OPERATION]
     known = [

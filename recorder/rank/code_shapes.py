@@ -2,8 +2,9 @@
 
 Of the user's code and of packages' (a trainer's loop), not of torch's and Python's own.
 
-Of a loop that counts with an integer, the integer is kept as well; of all other
-variables nothing is looked at.  Standard library only: this runs inside ranks.
+Of a loop over what counts (``range``, ``enumerate``, ``itertools.count``, also within a call such
+as ``tqdm(range(n))``) the integer is kept as well; of all other variables nothing is looked at.
+Standard library only: this runs inside ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from hanglab.recorder.rank.thread_frames import steady_frames
 class LoopLines(NamedTuple):
     first: int
     last: int
-    #: Names that the loop assigns on each turn, in order.
+    #: Names that the loop assigns on each turn, in order; none of one that goes over what need not
+    #: count its turns.
     targets: tuple[str, ...]
     #: Offset of its first instruction, behind those that make what it goes over.
     start: int
@@ -36,6 +38,8 @@ class Block(NamedTuple):
 #: Some thousand lines in one function, of which 64 KiB of JSON would tell.
 MOST_BLOCKS = 2000
 
+#: What counts, of builtins and itertools.
+_COUNTERS = frozenset({"range", "enumerate", "count"})
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
 
@@ -66,6 +70,23 @@ def _targets(instructions: list[dis.Instruction], start: int) -> tuple[str, ...]
     return tuple(names)
 
 
+def _counts(instructions: list[dis.Instruction], start: int) -> bool:
+    """True if what the loop of the FOR_ITER at index ``start`` goes over is made by a counter.
+
+    An integer of another iterator is data, such as a length, and says nothing of the turn.
+    """
+    depth = 0
+    for instruction in reversed(instructions[:start]):
+        if instruction.opname in ("GET_ITER", "CACHE", "NOP", "EXTENDED_ARG"):
+            continue
+        if instruction.argval in _COUNTERS and instruction.opname.startswith("LOAD_"):
+            return True
+        depth += dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        if depth > 0:
+            return False  # the whole expression has been read
+    return False
+
+
 def loops_of(code: CodeType) -> list[LoopLines]:
     """Loops of one code object, outermost first: the lines that its backward jumps span."""
     line_at = _line_at(code)
@@ -86,7 +107,7 @@ def loops_of(code: CodeType) -> list[LoopLines]:
             head += 1  # what a long body puts before its loop's own instruction
         targets: tuple[str, ...] = ()
         if head is not None and instructions[head].opname == "FOR_ITER":
-            targets = _targets(instructions, head)
+            targets = _targets(instructions, head) if _counts(instructions, head) else ()
         earlier = found.get(target)
         last = max([max(body), *([earlier.last] if earlier else [])])
         found[target] = LoopLines(min(body), last, targets, target)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 from hanglab.recorder.rank.code_shapes import blocks_of, loops_of, standing_code
 
 
@@ -11,9 +15,9 @@ def lines_of(function: object) -> tuple[int, list[tuple[int, int, tuple[str, ...
     return first, [(one.first - first, one.last - first, one.targets) for one in loops_of(code)]
 
 
-def for_and_while(rows: list[tuple[int, tuple[int, int]]]) -> int:
+def for_and_while(rows: list[tuple[int, int]]) -> int:
     total = 0
-    for index, (x, y) in rows:
+    for index, (x, y) in enumerate(rows):
         if index == 3:
             continue
         while total < 5:
@@ -129,20 +133,48 @@ def test_a_loop_that_has_yet_to_begin_again_counts_nothing() -> None:
     """What makes its items stands on the loop's first line, and the name has its last value."""
     seen: list[list[int | None]] = []
 
-    def items(turn: int) -> range:
+    def items(turn: int) -> int:
         (shape,) = (one for one in standing_code(is_here) if one["function"] == "nested")
         seen.append([loop["counter"] for loop in shape["loops"]])
-        return range(3)
+        return 3
 
     def nested() -> None:
         for turn in range(2):
-            for at in items(turn):
+            for at in range(items(turn)):
                 if turn == at == 1:
                     items(turn)
         items(2)
 
     nested()
     assert seen == [[0, None], [1, None], [1, 1], [1, 2]]
+
+
+def over_many_things(sizes: list[int], tqdm: Callable[..., Any]) -> None:
+    for _a in sizes:
+        pass
+    for _b in sorted(sizes):
+        pass
+    for _c in tqdm(range(len(sizes) if sizes else 3)):
+        pass
+    for _d, _ in enumerate(
+        tqdm(sizes, leave=False),
+        start=1,
+    ):
+        pass
+    for _e in itertools.count(1):
+        if _e > 2:
+            break
+    sized = range(4)
+    for _g in sized:
+        pass
+
+
+def test_only_what_counts_by_itself_is_a_counter() -> None:
+    """An integer that an iterator gives may be a length: one of shorter ones is no less far."""
+    _, loops = lines_of(over_many_things)
+    assert [targets for _, _, targets in loops] == [
+        (), (), ("_c",), ("_d", "_"), ("_e",), (),
+    ]  # fmt: skip
 
 
 def is_here(file: str) -> bool:
