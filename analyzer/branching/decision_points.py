@@ -34,6 +34,8 @@ from hanglab.analyzer.branching.program_graph import (
 from hanglab.analyzer.branching.recorded_decision import RecordedBranch, RecordedBranches
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
 from hanglab.analyzer.facts.case_facts import CaseFacts, once
+from hanglab.analyzer.facts.loops import handled_signals
+from hanglab.analyzer.facts.program_ends import ending_call
 from hanglab.analyzer.verdict import Cause, Decision, DecisionValue, DecisionWay, Finding
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.conditions import names_of_condition
@@ -90,6 +92,12 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     if not sources:
         return None
     culprits = finding.culprits[:MOST_COMPARED]
+    for view in (facts.ranks[rank] for rank in culprits if rank in facts.ranks):
+        call = ending_call(view)
+        if call is not None and call.thread:
+            return None  # Wherever its main thread was, another one ended it.
+        if signals := handled_signals(view):
+            return NoDecision(f"rank {view.rank} handles {signals[0]}, which may come at any line")
     peers = [rank for rank in finding.victims if rank not in finding.culprits]
     peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
     peers = peers[:MOST_COMPARED]

@@ -64,6 +64,16 @@ def _stands_in(frame: StackFrame, shape: CodeShape) -> bool:
     return same and shape.encloses(frame.line)
 
 
+def handled_signals(view: RankView) -> list[str]:
+    """Signals in whose handler the rank's main thread stands."""
+    return [
+        name
+        for shape in view.shapes
+        for name in shape.signals
+        if any(_stands_in(frame, shape) for frame in view.program_frames)
+    ]
+
+
 def _same_code(a: StackFrame | Frame, b: StackFrame) -> bool:
     return a.file == b.file and _bare(a.function) == _bare(b.function)
 

@@ -506,6 +506,8 @@ class CodeShape(msgspec.Struct):
     last_line: int
     loops: list[CodeLoop] = []
     blocks: list[CodeBlock] = []
+    #: Signals that it handles, such as ``SIGUSR1``: then it may begin behind any instruction.
+    signals: list[text.Public] = []
 
     def encloses(self, line: int) -> bool:
         return self.first_line <= line <= self.last_line

@@ -10,6 +10,7 @@ Standard library only: this runs inside ranks.
 from __future__ import annotations
 
 import dis
+import signal
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
@@ -52,22 +53,27 @@ def _line_at(code: CodeType) -> dict[int, int]:
     }
 
 
-def _targets(instructions: list[dis.Instruction], start: int) -> tuple[str, ...]:
-    """Names stored right behind the FOR_ITER at index ``start``."""
+def _targets(instructions: list[dis.Instruction], start: int) -> tuple[tuple[str, ...], int]:
+    """Names stored right behind the FOR_ITER at index ``start``, and the index behind that."""
     names: list[str] = []
-    for instruction in instructions[start + 1 :]:
+    for at, instruction in enumerate(instructions[start + 1 :], start + 1):
         if instruction.opname in ("UNPACK_SEQUENCE", "UNPACK_EX", "CACHE", "NOP", "EXTENDED_ARG"):
             continue
-        if instruction.opname == "STORE_FAST_STORE_FAST" and isinstance(instruction.argval, tuple):
-            names += [str(name) for name in instruction.argval]
-        elif instruction.opname == "STORE_FAST_LOAD_FAST" and isinstance(instruction.argval, tuple):
-            names.append(str(instruction.argval[0]))
-            break
-        elif instruction.opname in _STORES:
-            names.append(str(instruction.argval))
-        else:
-            break
-    return tuple(names)
+        stored = _stored(instruction)
+        names += stored
+        if not stored or instruction.opname == "STORE_FAST_LOAD_FAST":
+            return tuple(names), at + bool(stored)
+    return tuple(names), len(instructions)
+
+
+def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
+    """Names to which an instruction gives a value."""
+    name, value = instruction.opname, instruction.argval
+    if name == "STORE_FAST_STORE_FAST" and isinstance(value, tuple):
+        return tuple(map(str, value))
+    if name == "STORE_FAST_LOAD_FAST" and isinstance(value, tuple):
+        return (str(value[0]),)
+    return (str(value),) if name in _STORES else ()
 
 
 def _counts(instructions: list[dis.Instruction], start: int) -> bool:
@@ -107,7 +113,12 @@ def loops_of(code: CodeType) -> list[LoopLines]:
             head += 1  # what a long body puts before its loop's own instruction
         targets: tuple[str, ...] = ()
         if head is not None and instructions[head].opname == "FOR_ITER":
-            targets = _targets(instructions, head) if _counts(instructions, head) else ()
+            names, body_at = _targets(instructions, head)
+            # What its body gives a value as well, as an inner loop over ``_`` does, is no counter.
+            within = instructions[body_at : place[instruction.offset]]
+            given = {name for one in within for name in _stored(one)}
+            if _counts(instructions, head):
+                targets = tuple(name for name in names if name not in given)
         earlier = found.get(target)
         last = max([max(body), *([earlier.last] if earlier else [])])
         found[target] = LoopLines(min(body), last, targets, target)
@@ -196,7 +207,18 @@ def _shape(frame: FrameType) -> dict[str, Any]:
             for loop in loops_of(code)
         ],
         "blocks": blocks_of(code),
+        "signals": _handled_by(code),
     }
+
+
+def _handled_by(code: CodeType) -> list[str]:
+    """Names of the signals whose handler is a function of that code."""
+    handlers = {one: signal.getsignal(one) for one in signal.valid_signals()}
+    return [
+        one.name
+        for one, handler in handlers.items()
+        if isinstance(one, signal.Signals) and getattr(handler, "__code__", None) is code
+    ]
 
 
 def standing_code(is_program: Callable[[str], bool]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -167,14 +168,33 @@ def over_many_things(sizes: list[int], tqdm: Callable[..., Any]) -> None:
     sized = range(4)
     for _g in sized:
         pass
+    for _ in range(3):
+        for _ in range(2):
+            pass
 
 
 def test_only_what_counts_by_itself_is_a_counter() -> None:
     """An integer that an iterator gives may be a length: one of shorter ones is no less far."""
     _, loops = lines_of(over_many_things)
     assert [targets for _, _, targets in loops] == [
-        (), (), ("_c",), ("_d", "_"), ("_e",), (),
+        (), (), ("_c",), ("_d", "_"), ("_e",), (), (), ("_",),
     ]  # fmt: skip
+
+
+def test_a_function_that_handles_a_signal_is_known_as_its_handler() -> None:
+    seen: list[list[str]] = []
+
+    def handle(*_: object) -> None:
+        (shape,) = (one for one in standing_code(is_here) if one["function"] == "handle")
+        seen.append(shape["signals"])
+
+    before = signal.signal(signal.SIGUSR2, handle)
+    try:
+        handle()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    handle()
+    assert seen == [["SIGUSR2"], []]
 
 
 def is_here(file: str) -> bool:

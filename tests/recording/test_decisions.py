@@ -132,3 +132,19 @@ def test_a_round_that_was_passed_over_long_ago_is_named_by_recorded_branches(tmp
     for file in case.glob("**/branches*.bin"):
         file.unlink()
     assert analyze(case).decision is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "cause"), [("handler", Cause.COLLECTIVE_MISMATCH), ("thread", Cause.CRASH)]
+)
+def test_no_statement_parted_who_was_taken_away_from_outside_of_it(tmp_path, how, cause):
+    case = tmp_path / "case"
+    words = ["record", "--out", str(case), "--hang-after", "2", "--", *TORCHRUN]
+    program = PROGRAMS / "leaving_program.py"
+    hanglab(*words, "--nproc-per-node", "3", str(program), how, cwd=tmp_path)
+    verdict = analyze(case)
+    assert (verdict.cause, verdict.culprits) == (cause, [1])
+    assert verdict.decision is None
+    told = any("handles SIGALRM" in one.detail for one in verdict.evidence)
+    assert told == (how == "handler")

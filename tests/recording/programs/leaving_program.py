@@ -1,0 +1,38 @@
+"""Rank 1 leaves its peers from outside of its loop: in a signal's handler, or by a thread."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+HOW = sys.argv[1]
+
+
+def snapshot(*_):
+    dist.barrier()
+
+
+def preempted():
+    time.sleep(1)
+    os._exit(0)
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 1 and HOW == "handler":
+        signal.signal(signal.SIGALRM, snapshot)
+        signal.setitimer(signal.ITIMER_REAL, 1)
+    elif dist.get_rank() == 1:
+        threading.Thread(target=preempted, daemon=True).start()
+    for _ in range(600):
+        for _ in range(2):
+            dist.all_reduce(torch.ones(4))
+        time.sleep(0.02)
+    dist.destroy_process_group()
+
+
+main()
