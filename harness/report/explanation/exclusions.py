@@ -137,7 +137,9 @@ def _by_processes(subject: Subject, facts: CaseFacts, stage: Stage | None) -> It
     lived = all(v.ended is None and not v.exceptions and not v.handled for v in views.values())
     if lived and stage is not Stage.EXIT:
         yield Exclusion(
-            _ENDS, "no rank had ended, and no error was printed or left uncaught, by the capture"
+            _ENDS,
+            "no rank had ended, left an exception uncaught or printed one with its traceback, by the "
+            "capture",
         )
     states = {view.state for view in views.values()}
     if states and states <= {"R", "S"} and stage is not Stage.PROCESS:

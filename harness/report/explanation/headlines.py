@@ -121,8 +121,11 @@ def words_of(subject: Subject) -> Words:
     if verdict.collective is not None:
         # What others wait in may be a later call of theirs, in another group.
         words["shared"] = call_name(verdict.collective)
-        members = [rank for rank in peers if rank in verdict.collective.ranks] or peers
+        group = verdict.collective.ranks
+        members = [rank for rank in peers if rank in group or not group]
         words["members"] = ranks_name(members) if members else "the others"
+        if not members and len(culprits) == 2:
+            words["members"] = "the other"  # The two are the group.
         words["misfit"] = f"those of {words['members']}"
         if len(culprits) > 1 and is_undecided(subject):
             words["misfit"] = "the other's" if len(culprits) == 2 else "each other's"
