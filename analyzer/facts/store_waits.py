@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
@@ -287,9 +288,10 @@ def _next_key(use: StoreKeyUse) -> str:
 
 def _is_overdue(setter: RankView, use: StoreKeyUse, wait: StoreKeyUse) -> bool:
     """True if both used the keys once in so many operations, and only the setter does no more."""
-    strides = {b - a for a, b in zip(use.operations, use.operations[1:], strict=False)}
+    strides = {b - a for a, b in pairwise(use.operations)}
     if setter.progress is None or len(use.operations) < _FEWEST_USES or len(strides) != 1:
         return False
-    asked = {b - a for a, b in zip(wait.operations, wait.operations[1:], strict=False)}
+    # One that is waited for and then read was used twice between two operations.
+    asked = {b - a for a, b in pairwise(wait.operations) if a != b}
     due = use.operations[-1] + strides.pop()
     return asked == {due - use.operations[-1]} and setter.progress.operations_total > due

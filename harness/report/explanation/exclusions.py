@@ -138,8 +138,8 @@ def _by_processes(subject: Subject, facts: CaseFacts, stage: Stage | None) -> It
     if lived and stage is not Stage.EXIT:
         yield Exclusion(
             _ENDS,
-            "no rank had ended, left an exception uncaught or printed one with its traceback, by the "
-            "capture",
+            "no rank had ended, left an exception uncaught or printed one with its traceback, by "
+            "the capture",
         )
     states = {view.state for view in views.values()}
     if states and states <= {"R", "S"} and stage is not Stage.PROCESS:

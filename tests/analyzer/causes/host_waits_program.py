@@ -2,7 +2,8 @@
 
     hanglab run host_waits_program.py -- KIND WAITER PEER FAULT
 
-KIND: tcp, unix, connection (of multiprocessing), store, prefixes (a store in which another
+KIND: tcp, unix, connection (of multiprocessing), store, waited (a store in which each key is
+waited for and then read), prefixes (a store in which another
 rank sets the same keys under another prefix), checked (a store that WAITER polls), or file:
 WAITER polls for one.  At the fifth step PEER, with FAULT ``left_out``, leaves out what WAITER
 waits for; with ``away`` it waits for an event before.  With ``chain`` a third rank is away that
@@ -98,6 +99,14 @@ class CheckedKeys(Keys):
             time.sleep(0.01)
 
 
+class WaitedKeys(Keys):
+    """Keys that the receiver waits for, and reads then."""
+
+    def receive(self, step: int) -> None:
+        self._store.wait([f"plan/{step}"])
+        super().receive(step)
+
+
 class Files:
     """The same by files."""
 
@@ -134,6 +143,8 @@ def main() -> None:
     link: Link | Keys | Files
     if KIND == "checked":
         link = CheckedKeys()
+    elif KIND == "waited":
+        link = WaitedKeys()
     elif KIND == "file":
         link = Files(WAITER)
     elif KIND in ("store", "prefixes"):

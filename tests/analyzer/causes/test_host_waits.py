@@ -67,12 +67,17 @@ def test_the_end_of_a_chain_of_sockets_is_accused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "waiter", "setter"), [(3, 1, 0), pytest.param(5, 0, 3, marks=pytest.mark.long)]
+    ("kind", "size", "waiter", "setter"),
+    [
+        ("store", 3, 1, 0),
+        ("waited", 4, 2, 1),
+        pytest.param("store", 5, 0, 3, marks=pytest.mark.long),
+    ],
 )
 def test_who_set_the_keys_before_left_one_out(
-    tmp_path: Path, size: int, waiter: int, setter: int
+    tmp_path: Path, kind: str, size: int, waiter: int, setter: int
 ) -> None:
-    verdict = verdict_on(tmp_path, size, "store", waiter, setter, "left_out")
+    verdict = verdict_on(tmp_path, size, kind, waiter, setter, "left_out")
     assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [setter])
     assert "'plan/5'" in verdict["summary"]
 
