@@ -127,6 +127,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal | None:
             # No buffer tells which streams of a device wait for which.
             found = check.on_independent_streams_or(refuted)
             falls = check.is_of_idle_ranks() or proposal.finding.cause is Cause.P2P_DEADLOCK
+            # That a rank left an order of its own is no more than a guess of what it was to do.
+            falls = falls or any(departure.own for departure in facts.graph.departures)
             return None if found is refuted.proposal and falls else found
     except NoProgram as reason:
         return _with_evidence(proposal, f"No simulation was possible: {reason}.")
