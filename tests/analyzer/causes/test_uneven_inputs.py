@@ -30,6 +30,8 @@ def verdict_on(folder: Path, size: int, kind: str, odd: int, status: str) -> Any
         ("loader", 4, 0, "failed"),
         ("epochs", 4, 1, "failed"),
         ("counted", 3, 2, "hung"),
+        ("shards", 4, 2, "failed"),
+        ("sampled", 4, 1, "hung"),
         ("iterator", 3, 1, "hung"),
         pytest.param("loader", 3, 1, "failed", marks=pytest.mark.long),
         pytest.param("counted", 4, 0, "hung", marks=pytest.mark.long),

@@ -3,15 +3,17 @@
     hanglab run uneven_inputs_program.py -- KIND ODD
 
 KIND: ``loader`` (DistributedDataParallel over a DataLoader, and nothing behind it), ``epochs`` (the
-same with a reduction behind each epoch, which gloo refuses), ``counted`` (a loop over its own
-number of items), ``iterator`` (rank ODD handles the end of it sooner).  Those are uneven;
-``extra_call`` and ``goes_on`` have as many rounds on all ranks, of which ODD makes one call too
-many, or does not break off.  With ODD -1 nothing is wrong.
+same with a reduction behind each epoch, which gloo refuses), ``shards`` (rank ODD has a batch
+fewer, and a reduction is behind them), ``sampled`` (a loop over sizes of batches, one of which ODD
+splits), ``counted`` (a loop over its own number of items), ``iterator`` (rank ODD handles the end
+of it sooner).  Those are uneven; ``extra_call`` and ``goes_on`` have as many rounds on all ranks,
+of which ODD makes one call too many, or does not break off.  With ODD -1 nothing is wrong.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -30,6 +32,27 @@ def train(model: DistributedDataParallel, optimizer: torch.optim.Optimizer, item
         optimizer.step()
 
 
+def broadcast_paths() -> None:
+    """Calls before any of the model's, whose lines the boundary knows."""
+    dist.broadcast_object_list(["/data"], src=0)
+
+
+def shard(odd: bool) -> Iterator[int]:
+    """Batches of equal sizes, of which the odd rank has one fewer."""
+    for _ in range(ITEMS - odd):
+        yield 4
+
+
+def sampled(odd: bool) -> Iterator[int]:
+    """Sizes of batches, of which the odd rank has a split one."""
+    for at in range(ITEMS):
+        if odd and at == ITEMS - 1:
+            yield 2
+            yield 2
+        else:
+            yield 4
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     odd = dist.get_rank() == ODD
@@ -41,6 +64,16 @@ def main() -> None:
             train(model, optimizer, items)
             if KIND == "epochs":
                 dist.all_reduce(torch.zeros(1))
+    elif KIND in ("shards", "sampled"):
+        broadcast_paths()
+        model = DistributedDataParallel(torch.nn.Linear(8, 8))
+        for size in shard(odd) if KIND == "shards" else sampled(odd):
+            model(torch.randn(size, 8)).sum().backward()
+        if KIND == "shards":
+            dist.all_reduce(torch.zeros(1))
+        else:
+            mine = torch.zeros(72)  # as many as the model has
+            dist.all_gather([torch.empty_like(mine) for _ in range(dist.get_world_size())], mine)
     elif KIND == "counted":
         for _ in range(items):
             dist.all_reduce(torch.ones(8))
