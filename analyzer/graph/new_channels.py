@@ -14,8 +14,9 @@ from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.roots import WaitCycle
 from hanglab.analyzer.graph.thresholds import MOST_OPEN, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.groups import ResolvedGroup
-from hanglab.analyzer.matching.summary import P2PChannel
+from hanglab.analyzer.matching.summary import P2PChannel, Pending
 from hanglab.recorder.case.operations import op_of
 
 
@@ -120,6 +121,33 @@ def _alone_in_group(rank: int, waiting: OpenOperation) -> bool:
         if progress.part is not None and progress.part.channels
     ]
     return users == [rank] and len(waiting.group.members) > 1 and waiting.certain
+
+
+def may_be_misdirected(waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup) -> bool:
+    """True if a message is new to both of its ends, and would meet that of a third rank.
+
+    By its size, and but for its peer: who waits in it may have had to do it with that one.
+    """
+    if waiting.seq is not None or waiting.peer is None or len(waiting.waiters) != 1:
+        return False
+    ((rank, mine),) = waiting.waiters.items()
+    sizes = _sizes(rank, mine, lookup)
+    return not _used(rank, waiting) and any(
+        other.peer == rank
+        and other.group is waiting.group
+        and op_of(other.op).sends != op_of(waiting.op).sends
+        and any(
+            one != waiting.peer and sizes is not None and sizes == _sizes(one, theirs, lookup)
+            for one, theirs in other.waiters.items()
+        )
+        for other in waits.operations.values()
+        if other.seq is None
+    )
+
+
+def _sizes(rank: int, pending: Pending, lookup: CallLookup) -> object:
+    entries = lookup.entries(rank)
+    return None if entries is None else entries.arguments_at(pending.index).input_sizes
 
 
 def _used(rank: int, waiting: OpenOperation) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.due_messages import owes_next
+from hanglab.analyzer.graph.new_channels import may_be_misdirected
 from hanglab.analyzer.graph.p2p_counts import posted_by_counts
 from hanglab.analyzer.graph.roots import WaitEnd, reaching
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, meets_another_message
@@ -70,6 +71,10 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     for what was sent.
     """
     if end.kind == "stopped" and meets_another_message(end.rank, waits, lookup):
+        end.kind = "unknown"
+    if end.kind == "outside" and all(
+        may_be_misdirected(waiting, waits, lookup) for waiting in end.awaited
+    ):
         end.kind = "unknown"
     if end.kind != "outside" or any(
         waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited

@@ -62,6 +62,9 @@ MENDED = {
     ),
     "of one side who remembers most speaks for it": (7994001436,),
     "an order of its own that a simulation refutes": (7994006924,),
+    "a rank that is waited for in the first message of a channel may be the wrong peer": (
+        7995002745,
+    ),
     "who went on as others did on the same group left nothing out": (7994007680,),
     "a channel without messages tells nothing of another one's rounds": (7990000657,),
     "who alone is one exchange behind or ahead left one out, or made one more": (
