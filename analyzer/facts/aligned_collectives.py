@@ -14,7 +14,12 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from hanglab.analyzer.facts.thresholds import LATEST_COLLECTIVES, SAME_HOST_CLOCK_NS
+from hanglab.analyzer.facts.thresholds import (
+    FEWEST_LATE,
+    LATE_GAPS,
+    LATEST_COLLECTIVES,
+    SAME_HOST_CLOCK_NS,
+)
 from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.progress_records import Progress
@@ -222,6 +227,8 @@ def _chained(
     Certain where a member began to wait later than it entered the next one.
     Torch's reducer waits for none before the backward pass ends: that is where
     an optimizer's step follows or, without any, where the buckets begin anew.
+    Of several passes before one step of the optimizer, such as of microbatches,
+    each ends by a wait.
     """
     chained = np.zeros(len(entered), dtype=np.bool_)
     if len(entered) < 2:
@@ -230,6 +237,7 @@ def _chained(
     together = backward[:-1] & backward[1:]
     known: Bool = np.asarray((update >= 0).all(axis=1))
     same_update: Bool = np.asarray((update[:-1] == update[1:]).all(axis=1))
+    same_update &= ~_waited_for(entered, together & same_update)
     first = 0
     for place in np.flatnonzero(together).tolist():
         if known[place] and known[place + 1]:
@@ -239,3 +247,28 @@ def _chained(
             first = place
         chained[place] |= argument[place + 1] != argument[first]
     return chained
+
+
+def _waited_for(entered: npt.NDArray[np.int64], followed: Bool) -> Bool:
+    """Operations of a step that members do wait for before the next one of it, shape (n - 1,).
+
+    ``followed``: those that the next one of the step comes behind.  One place in the step is looked
+    at in all steps: where a member was so late that its peers, who had no more to do in between
+    than it, would have gone on without it, and none ever did.
+    """
+    rows = np.flatnonzero(followed)
+    begins = np.flatnonzero(~followed)
+    # Places count from behind the latest operation that ended its step.
+    ended = np.searchsorted(begins, rows)
+    place = rows - np.where(ended > 0, begins[ended - 1] if len(begins) else 0, -1)
+    latest = entered[rows].argmax(axis=1)
+    released = entered[rows, latest]
+    lag = released - entered[rows].min(axis=1)
+    late = lag > LATE_GAPS * (entered[rows + 1, latest] - released) + SAME_HOST_CLOCK_NS
+    kept = entered[rows + 1].min(axis=1) >= released - SAME_HOST_CLOCK_NS
+    waited = np.zeros(len(followed), dtype=np.bool_)
+    for one in np.unique(place):
+        telling = late & (place == one)
+        if telling.sum() >= FEWEST_LATE and kept[telling].all():
+            waited[rows[place == one]] = True
+    return waited

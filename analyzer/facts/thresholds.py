@@ -26,6 +26,11 @@ REPEATED_PRINT_NS = 20_000_000
 CLOCKS_APART_NS = 500_000_000
 #: Nanoseconds: differences below this, on one host, are the clock's.
 SAME_HOST_CLOCK_NS = 20_000
+#: Factor: a rank is so many times later than its own gap to the next operation takes, if its peers
+#: would have entered that before it came to this one, were they free to; their gaps differ by less.
+LATE_GAPS = 2
+#: Times that peers have to have waited for such a rank at one place of a step.
+FEWEST_LATE = 3
 #: Nanoseconds: two readings of aligned clocks that differ by less say nothing about order.
 ALIGNED_CLOCK_NS = 50_000
 #: Collectives of one group that are aligned, the latest: memory and time stay bounded.

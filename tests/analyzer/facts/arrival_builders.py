@@ -15,13 +15,19 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.flight_recorder.columns import (
     Arguments,
     Entries,
+    Frame,
     GroupName,
     Operation,
     RankDump,
     State,
 )
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.progress_records import (
+    OperationCall,
+    Progress,
+    SectionEvent,
+    SectionTotal,
+)
 
 #: Wall time at which jobs begin, nanoseconds.
 START = 1_800_000_000_000_000_000
@@ -36,6 +42,8 @@ class Simulated:
     calls: dict[int, list[tuple[str, int, float, float]]] = field(default_factory=dict)
     talks: dict[int, list[tuple[str, int, float, float]]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    #: When each rank's optimizer stepped; with any, all operations are of backward passes.
+    updates: dict[int, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, members: Mapping[str, Sequence[int]]) -> Simulated:
@@ -62,6 +70,10 @@ class Simulated:
                 self.now[rank] = max(self.now[rank], done)
                 self.calls.setdefault(rank, []).append((group, number, at, self.now[rank]))
 
+    def update(self) -> None:
+        for rank, now in self.now.items():
+            self.updates.setdefault(rank, []).append(now)
+
     def send(self, source: int, to: int) -> None:
         begun = {rank: self.now[rank] for rank in (source, to)}
         done = max(begun.values()) + 0.1
@@ -87,6 +99,10 @@ class Simulated:
 
             names = [name for name, members in self.members.items() if rank in members]
             dumps[rank] = _dump(rank, calls, names, self.members, at)
+            updates = self.updates.get(rank, [])
+            if updates and (entries := dumps[rank].entries) is not None:
+                entries.stack[:] = 0
+                entries.stacks.append((Frame("backward", "/v/torch/autograd/graph.py", 1),))
             crossings = [
                 OperationCall(
                     index=i,
@@ -124,6 +140,10 @@ class Simulated:
                     step_started_ns=None,
                     operations_total=len(crossings),
                     operations=crossings,
+                    section_totals=[SectionTotal("step", "update", len(updates), 1, 1)],
+                    section_events=[
+                        SectionEvent("step", at(now), 1000, 1000, -1) for now in updates
+                    ],
                 ),
             )
         members = tuple(sorted(views))

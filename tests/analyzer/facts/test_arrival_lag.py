@@ -80,6 +80,37 @@ def test_buckets_of_one_backward_pass_cost_once():
     assert found.lateness[1].excess_ns / (STEPS - 2) == pytest.approx(10e6, rel=0.02)
 
 
+def test_backward_passes_before_one_step_of_the_optimizer_are_waited_for_one_by_one():
+    """Two microbatches: rank 2 is late for the first reduction, and nobody for the other."""
+    job, usual = Simulated.of(WORLD), noise()
+    for _ in range(STEPS):
+        job.work(lambda rank: usual(rank) + (30 if rank == 2 else 0))
+        job.meet("0")
+        job.work(lambda rank: 4)
+        job.meet("0")
+        job.update()
+    found = arrivals(job.evidence(waits=False))
+    assert late(found) == [2]
+    assert found.lateness[2].excess_ns / (STEPS - 2) == pytest.approx(30e6, rel=0.03)
+
+
+@pytest.mark.parametrize("buckets", [2, 5])
+def test_buckets_of_one_backward_pass_are_one_wait_by_the_optimizers_steps(buckets):
+    job = Simulated.of(WORLD)
+    for _ in range(STEPS):
+        job.work(lambda rank: 10)
+        entered = []
+        for _ in range(buckets):
+            job.work(lambda rank: 6 if rank == 1 else 2)
+            entered.append(job.enter("0"))
+        job.wait(*entered)
+        job.update()
+    found = arrivals(job.evidence(waits=False))
+    assert late(found) == [1]
+    assert found.lateness[1].compared == STEPS - 1
+    assert found.lateness[1].excess_ns / (STEPS - 2) == pytest.approx(buckets * 4e6, rel=0.02)
+
+
 def test_stages_of_a_pipeline_are_not_compared_with_each_other():
     """The second stage works longer and the first always ends later: neither is a straggler."""
     job = Simulated.of(WORLD | {"dp0": (0, 1), "dp1": (2, 3)})
