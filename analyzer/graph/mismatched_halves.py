@@ -81,10 +81,13 @@ def find_untaken_send(
         held_up = {*taken.absent, *taken.behind}
         if sender is None or sender not in held_up or taken.group.doubtful:
             continue
-        if not all(merged.ranks[rank].whole for rank in (sender, receiver)):
+        if not all(_is_whole(rank, taken.group, merged) for rank in (sender, receiver)):
             continue
         for group in groups:
-            sent = first_untaken_send(group, sender, receiver, lookup)
+            # Gloo takes what is sent by its tag, in whichever order.
+            part = progress.part if (progress := group.progress.get(sender)) else None
+            tagged = part is not None and part.gloo and group is taken.group
+            sent = first_untaken_send(group, sender, receiver, lookup, tagged=tagged)
             if sent is None or (group is taken.group and sent.tag == pending.tag):
                 continue
             if sender not in taken.absent and sent.position:
@@ -99,17 +102,28 @@ def find_untaken_send(
     return None
 
 
+def _is_whole(rank: int, group: ResolvedGroup, merged: MergedSummaries) -> bool:
+    """True if a rank's messages are known from the first on, those of gloo by the boundary."""
+    part = progress.part if (progress := group.progress.get(rank)) else None
+    return merged.ranks[rank].whole or (part is not None and part.gloo and part.counted)
+
+
 def first_untaken_send(
-    group: ResolvedGroup, sender: int, receiver: int, lookup: CallLookup
+    group: ResolvedGroup, sender: int, receiver: int, lookup: CallLookup, *, tagged: bool = False
 ) -> Pending | None:
-    """The first send of a group that has ended, and that its receiver has no receive for."""
+    """The first send of a group that has ended, and that its receiver has no receive for.
+
+    With ``tagged``, where messages meet by their tags alone, also one that need not have ended.
+    """
     members, ends = group.members, (sender, receiver)
     if group.doubtful or group.misnamed or not set(ends) <= set(members):
         return None
     parts = [progress.part if (progress := group.progress.get(r)) else None for r in ends]
     sent_part, taken_part = parts
     entries = lookup.entries(sender)
-    if sent_part is None or entries is None or any(p is not None and p.gloo for p in parts):
+    if sent_part is None or entries is None:
+        return None
+    if any(p is not None and p.gloo for p in parts) and not tagged:
         return None
     taken = taken_part.channels if taken_part is not None else []
     if any(not channel.sends and channel.src == ABSENT for channel in taken):
@@ -123,7 +137,7 @@ def first_untaken_send(
             for one in taken
             if not one.sends and (one.src, one.tag) == (src, channel.tag)
         )
-        if posted < channel.posted and posted not in channel.open:
+        if posted < channel.posted and (tagged or posted not in channel.open):
             rows = [
                 row
                 for row in np.flatnonzero(entries.in_group(sent_part.name)).tolist()

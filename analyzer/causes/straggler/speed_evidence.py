@@ -133,7 +133,7 @@ def _compared(timing: JobTiming, without: set[int]) -> Evidence:
         None,
         f"speed: {len(ranks)} ranks were compared over {window.operations} operations in "
         f"{window.span_ns / 1e9:.1f} s; rank {latest}'s own time exceeds its peers' most, by "
-        f"{excess:.1%} of the time, and {queue}",
+        f"{excess:.1%} of the time, its longest stretch left out, and {queue}",
     )
 
 

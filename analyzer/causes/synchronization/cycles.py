@@ -171,13 +171,25 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         confidence=_unmatched_confidence(unmatched),
         summary=_unmatched_summary(unmatched, culprits),
         evidence=[
-            observation(c, "has ended" if c.completed and unmatched.missing else "waits in")
+            observation(c, _stands(graph, c) if unmatched.missing else "waits in")
             for c in (call, instead)
             if c is not None
         ]
         + [observation(c, "waits in") for c in _distinct(unmatched.missed) if c is not instead],
         advice=cause.advice,
     )
+
+
+def _stands(graph: WaitForGraph, call: Call) -> str:
+    """What a rank has to do with a call: on gloo no buffer tells which sends have ended."""
+    if call.completed:
+        return "has ended"
+    waits = any(
+        (one.rank, one.op, one.peer, one.tag, one.group)
+        == (call.rank, call.op, call.peer, call.tag, call.group)
+        for one in (wait.call for wait in graph.waits)
+    )
+    return "waits in" if waits else "has issued"
 
 
 def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
