@@ -21,6 +21,7 @@ from hanglab.analyzer.graph.message_balance import (
     find_messages_after_the_last,
     find_unmatched_messages,
 )
+from hanglab.analyzer.graph.met_messages import met_messages
 from hanglab.analyzer.graph.misdirected_messages import find_misdirected
 from hanglab.analyzer.graph.new_channels import find_stray_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
@@ -373,6 +374,9 @@ class _Builder:
                 graph.waits.append(self._calls.wait(rank, waiting, waits, full))
             if rank not in waits.stopped:
                 graph.exchanged[rank] = frozenset(p.index for p, w in mine if w.exchanged)
+                if self._calls.small:
+                    met = met_messages(rank, self._group_table.groups, self._lookup)
+                    graph.exchanged[rank] = graph.exchanged[rank].union(met)
             if full:
                 last = self._calls.last(rank)
                 if last is not None:
