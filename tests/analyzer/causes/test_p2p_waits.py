@@ -186,3 +186,37 @@ def test_a_message_that_has_both_halves_is_no_operation_of_everybody() -> None:
     verdict = judged(views)
     assert verdict.status is Status.INCONCLUSIVE
     assert verdict.summary.startswith("Rank 0's send to rank 1 (default_pg) has its other half")
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_who_leaves_the_count_of_its_tags_misses_what_its_peer_has_posted(odd: int) -> None:
+    """Each posts its send and waits in its receive, both with the number of its step."""
+    views = []
+    for rank in (0, 1):
+        peer, steps = 1 - rank, [0, 1, 2, 3, 5 if rank == odd else 4]
+        calls = [(method, peer, tag) for tag in steps for method in ("send", "recv")]
+        views.append(issue(waiting(rank), *calls[:-1], held=calls[-1]))
+    verdict = judged(views)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [odd])
+    assert "tags" in verdict.summary
+
+
+def test_what_both_have_posted_holds_nobody_up() -> None:
+    """Rank 0 has left its last send out; rank 1, in its receive, owes rank 2 nothing."""
+    usual = [("recv", 0, 0), ("send", 2, 0), ("recv", 2, 0)] * 3
+    one = issue(waiting(1), *usual, ("send", 2, 0), ("recv", 2, 0), held=("recv", 0, 0))
+    assert one.progress is not None
+    for call in one.progress.operations[-3:-1]:
+        # Posted, and nobody has waited for it.
+        call.completed, call.wait_entered_ns, call.wait_returned_ns = False, None, None
+    served = [("send", 1, 0)] * 3
+    exchanged = [("recv", 1, 0), ("send", 1, 0)] * 4
+    barrier = ("barrier", None, 0)
+    views = [
+        issue(waiting(0), *served, held=barrier),
+        one,
+        issue(waiting(2), *exchanged, held=barrier),
+    ]
+    verdict = judged(views)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+    assert not any("a fault of rank 0 does not" in one.detail for one in verdict.evidence)
