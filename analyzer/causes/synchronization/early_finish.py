@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
@@ -13,6 +14,7 @@ from hanglab.analyzer.facts.program_ends import (
     describe_program_end,
     ending_call,
 )
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -56,6 +58,15 @@ def _left(facts: CaseFacts, rank: int) -> str:
     return f", left{by}{name_line(location)}" if by else ""
 
 
+def _owed_message(facts: CaseFacts, rank: int) -> Call | None:
+    """The message that a peer waits in for a rank which has nothing open itself."""
+    sink = facts.sink(rank)
+    if sink is None or not sink.outside or sink.awaited.seq is not None:
+        return None
+    waits = (wait.call for wait in facts.graph.waits if rank in wait.on)
+    return next((call for call in waits if call.seq is None), None)
+
+
 @detector
 def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that ended well while its peers still had operations to do with it."""
@@ -70,14 +81,21 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
     early = [
         v.rank
         for v in done
-        if facts.operations_behind(v.rank) > 0 and ended_before_failures(v, found)
+        if (facts.operations_behind(v.rank) > 0 or _owed_message(facts, v.rank) is not None)
+        and ended_before_failures(v, found)
     ]
     if not early:
         return
     if len(early) > len(peers_left):
         yield _one_too_many(facts, sorted(peers_left), early)
         return
+    owed = _owed_message(facts, early[0])
     cause, confidence, detail, alternatives = classify_left_loop(facts, early[0])
+    if owed is not None and not facts.operations_behind(early[0]):
+        # Messages have no numbers by which it is behind.
+        cause, confidence = Cause.P2P_UNMATCHED, INFERRED
+        detail = f"; it owed the other half of rank {owed.rank}'s {name_call(owed)}"
+        alternatives = []
     by, location = describe_program_end(facts.ranks[early[0]])
     words = f"; rank {early[0]} left{by}" if by else ""
     yield propose(

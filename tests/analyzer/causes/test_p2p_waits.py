@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from views import job, progress, waiting
+from views import ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.boundary import join
@@ -12,6 +12,8 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.case.records import GroupRecord
+
+LOST = "[pair.cc:547] Connection closed by peer [127.0.0.1]:4711"
 
 
 def issue(view: RankView, *calls: tuple[str, int, int], held: tuple[str, int, int]) -> RankView:
@@ -41,9 +43,9 @@ def issue(view: RankView, *calls: tuple[str, int, int], held: tuple[str, int, in
     return view
 
 
-def judged(views: list[RankView], *pairs: GroupRecord) -> Verdict:
+def judged(views: list[RankView], *pairs: GroupRecord, trigger: str = "no_progress") -> Verdict:
     """The verdict on a job whose ranks have nothing but what the boundary saw."""
-    facts = job(views)
+    facts = job(views, trigger=trigger)
     everybody = GroupRecord(
         id="0", ranks=sorted(facts.ranks), backend="gloo", description="default_pg"
     )
@@ -220,3 +222,17 @@ def test_what_both_have_posted_holds_nobody_up() -> None:
     verdict = judged(views)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
     assert not any("a fault of rank 0 does not" in one.detail for one in verdict.evidence)
+
+
+def test_who_came_to_its_end_owing_messages_is_told_as_that() -> None:
+    """Rank 0 ended well after a round less; its peers lose it."""
+    there, back = [("send", 1, 0), ("recv", 1, 0)], [("recv", 0, 0), ("send", 0, 0)]
+    first = issue(view(0), *(there * 2)[:-1], held=there[-1])
+    assert first.progress is not None
+    last = first.progress.operations[-1]
+    last.completed, last.wait_returned_ns = True, last.wait_entered_ns
+    second = issue(waiting(1), *back * 2, held=back[0])
+    views = [ended(first), raised(second, "RuntimeError", LOST, user(20), at=2000), waiting(2)]
+    verdict = judged(views, trigger="exit")
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [0])
+    assert any("exited with code 0 before its peers" in one.detail for one in verdict.evidence)
