@@ -94,8 +94,9 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     culprits = finding.culprits[:MOST_COMPARED]
     for view in (facts.ranks[rank] for rank in culprits if rank in facts.ranks):
         call = ending_call(view)
-        if call is not None and call.thread:
-            return None  # Wherever its main thread was, another one ended it.
+        if call is not None and (call.thread or call.frame is not None):
+            # Another thread ended it, wherever its main thread was, or a line that is told itself.
+            return None
         if signals := handled_signals(view):
             return NoDecision(f"rank {view.rank} handles {signals[0]}, which may come at any line")
     peers = [rank for rank in finding.victims if rank not in finding.culprits]

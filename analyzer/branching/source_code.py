@@ -79,8 +79,19 @@ class Sources:
             code
             for code in self._of_file.get(file, {}).values()
             if code.source.first_line <= line <= code.source.last_line
+            and not _is_left_out(code, line)
         ]
         return min(holding, key=lambda code: len(code.source.lines) or 1 << 30, default=None)
+
+
+def _is_left_out(code: FunctionCode, line: int) -> bool:
+    """True if a line is of a function whose place in the file's own code is empty.
+
+    Nothing is called from an empty line, nor from ``pass``.
+    """
+    lines, first = code.source.lines, code.source.first_line
+    of_file = code.source.function == MODULE and line - first < len(lines)
+    return of_file and lines[line - first].strip() in ("", "pass")
 
 
 def calls_by_name(code: FunctionCode, sources: Sources) -> Iterator[tuple[int, FunctionCode]]:

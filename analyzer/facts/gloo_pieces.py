@@ -16,6 +16,15 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
+def bytes_of(call: Call) -> int | None:
+    """Bytes of the call's one tensor; None where they are not known."""
+    given = call.arguments
+    item = _ITEM_BYTES.get(given.input_dtypes[0]) if given.input_dtypes else None
+    if item is None or len(given.input_sizes) != 1:
+        return None
+    return prod(given.input_sizes[0]) * item
+
+
 def is_piece(call: Call, size: int) -> bool:
     """True if so many bytes are what gloo sends at a time of the call's tensor."""
     given = call.arguments

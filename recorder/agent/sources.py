@@ -76,7 +76,8 @@ def _places(rank: WatchedRank) -> Iterator[_SourceLine]:
     for end in evidence.read(files.PROGRAM_ENDS):
         if end.frame is not None:
             yield _SourceLine(end.frame.file, end.frame.function, end.frame.line)
-    for raised in evidence.read(files.EXCEPTIONS):
+    errors = (files.EXCEPTIONS, files.HANDLED, files.PENDING)
+    for raised in (one for kind in errors for one in evidence.read(kind)):
         for frame in raised.frames:
             yield _SourceLine(frame.file, frame.function, frame.line)
     progress = evidence.read(files.PROGRESS)

@@ -136,9 +136,14 @@ def test_a_round_that_was_passed_over_long_ago_is_named_by_recorded_branches(tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "cause"), [("handler", Cause.COLLECTIVE_MISMATCH), ("thread", Cause.CRASH)]
+    ("how", "cause"),
+    [
+        ("handler", Cause.COLLECTIVE_MISMATCH),
+        ("thread", Cause.CRASH),
+        ("line", Cause.UNEVEN_INPUTS),
+    ],
 )
-def test_no_statement_parted_who_was_taken_away_from_outside_of_it(tmp_path, how, cause):
+def test_no_statement_parted_who_was_taken_away_or_ended_itself(tmp_path, how, cause):
     case = tmp_path / "case"
     words = ["record", "--out", str(case), "--hang-after", "2", "--", *TORCHRUN]
     program = PROGRAMS / "leaving_program.py"

@@ -46,8 +46,9 @@ _SAID = {
     Cause.TEARDOWN: "failed at its end",
 }
 _KILLED = (
-    "Such a signal comes from outside the program: look for the kernel's want of memory "
-    "(dmesg -T), for limits of its container or scheduler, and for whoever may end processes there."
+    "Such a signal comes from outside the program, unless it sends it itself (os.kill): look for "
+    "the kernel's want of memory (dmesg -T), for limits of its container or scheduler, and for "
+    "whoever may end processes there."
 )
 
 

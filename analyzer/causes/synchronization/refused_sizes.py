@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.facts.further_rounds import further_rounds, more_rounds
-from hanglab.analyzer.facts.gloo_pieces import is_piece, operation_of_piece
+from hanglab.analyzer.facts.gloo_pieces import bytes_of, is_piece, operation_of_piece
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import (
@@ -56,9 +57,13 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
         # With its own sizes at hand a size is not what is wrong; its line may be.
         sized = own is not None and own.arguments.input_sizes
         calls = [] if sized else _agreed(facts, rank)
-        voted = None if calls or own is None else _by_votes(facts, own)
-        if voted is not None:
-            yield voted
+        told = None
+        if own is not None and own.seq is None:
+            told = _in_a_message(facts, own, received, expected)
+        elif own is not None and not calls:
+            told = _by_votes(facts, own)
+        if told is not None:
+            yield told
             return
         if not calls:
             elsewhere = (
@@ -73,6 +78,50 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         yield _smaller(facts, rank, received, expected, calls)
         return
+
+
+def _in_a_message(facts: CaseFacts, own: Call, received: int, expected: int) -> Proposal | None:
+    """The two ends of a message of which more came than its receiver had room for.
+
+    Which of them changed it, the receiver's earlier ones from there tell.
+    """
+    if op_of(own.op).half != "recv" or own.peer is None or bytes_of(own) != expected:
+        return None
+    *earlier, _ = _messages(facts, own) or [own]
+    changed = None
+    if len(earlier) >= _FEWEST_AGREEING:
+        if all(bytes_of(one) == received for one in earlier):
+            changed = own
+        elif all(bytes_of(one) == expected for one in earlier):
+            half = replace(own, rank=own.peer, peer=own.rank, op=op_of(own.op).other_half)
+            changed = next(reversed(_messages(facts, half)), half)
+    room = "" if changed is None else f"; all its {len(earlier)} receives from there before had "
+    room += "" if changed is None else f"room for {expected if changed is not own else received}"
+    culprits = sorted([own.rank, own.peer]) if changed is None else [changed.rank]
+    return propose(
+        facts,
+        Cause.SIZE_MISMATCH,
+        culprits,
+        confidence=TIED if changed is None else PLAUSIBLE,
+        summary=f"Rank {own.rank}'s {name_call(own)} had room for {expected} bytes, and {received} "
+        f"came{room}. Gloo aborted it.",
+        evidence=[_refused(own.rank, received, expected), observation(own)],
+        collective=collective_ref(changed or own),
+        location=location(changed or own),
+    )
+
+
+def _messages(facts: CaseFacts, like: Call) -> list[Call]:
+    """A rank's messages the same way, with the same peer in the same group, oldest first."""
+    dump = facts.dumps.get(like.rank)
+    if dump is None or dump.entries is None or like.peer not in like.group.members:
+        return []
+    entries, place = dump.entries, like.group.members.index(like.peer)
+    return [
+        replace(like, arguments=entries.arguments_at(row), stack=entries.stack_at(row))
+        for row in np.flatnonzero(entries.in_group(like.group.name)).tolist()
+        if (entries.operation_at(row).op, entries.operation_at(row).peer) == (like.op, place)
+    ]
 
 
 def _by_votes(facts: CaseFacts, own: Call) -> Proposal | None:
@@ -91,7 +140,7 @@ def _by_votes(facts: CaseFacts, own: Call) -> Proposal | None:
             sides.setdefault(call.arguments.input_sizes, []).append(call)
         else:
             unsized.append(rank)
-    if len(sides) < 2 or op_of(own.op).equal_sizes is EqualSizes.NONE:
+    if not unsized or len(sides) < 2 or op_of(own.op).equal_sizes is EqualSizes.NONE:
         return None
     votes = {side: [call.rank for call in calls] for side, calls in sides.items()}
     evidence = []

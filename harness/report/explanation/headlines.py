@@ -124,8 +124,11 @@ def words_of(subject: Subject) -> Words:
         group = verdict.collective.ranks
         members = [rank for rank in peers if rank in group or not group]
         words["members"] = ranks_name(members) if members else "the others"
-        if not members and len(culprits) == 2:
-            words["members"] = "the other"  # The two are the group.
+        of_a_message = verdict.collective.seq is None
+        if len(culprits) == 2 and (of_a_message or not members):
+            words["members"] = "the other"  # The two are the group, or the message's ends.
+        elif of_a_message:
+            words["members"] = "the other end"
         words["misfit"] = f"those of {words['members']}"
         if len(culprits) > 1 and is_undecided(subject):
             words["misfit"] = "the other's" if len(culprits) == 2 else "each other's"

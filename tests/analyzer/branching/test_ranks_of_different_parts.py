@@ -199,3 +199,10 @@ def test_a_rank_that_raised_behind_a_call_has_passed_it_over(
     program = ProgramOfRanks(facts, sources_of(file), histories, [1, 2])
     parting = program.parting_before_error(mine, theirs, by_own_calls=False)
     assert (parting is not None) is passed_over
+
+
+def test_the_files_own_code_does_not_stand_for_a_function_that_was_not_kept(file: str) -> None:
+    """Its place there is empty, and says nothing of what stands in it."""
+    sources = Sources(functions_of(file, [("<module>", 14)], 1 << 62))
+    assert sources.at(file, 14) is not None
+    assert sources.at(file, 1) is None and sources.at(file, 8) is None

@@ -322,3 +322,32 @@ def test_an_aborted_rank_votes_by_what_it_had_room_for(
     if culprits:
         assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.SIZE_MISMATCH)
         assert (verdict.confidence <= 0.5) is (len(culprits) > 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "room", "culprits"),
+    [((8, 8, 8), 8, [0]), ((16, 16, 16), 8, [1]), ((8, 16, 8), 8, [0, 1]), ((), 8, [0, 1])],
+)
+def test_of_a_message_the_receivers_earlier_ones_tell_whose_size_changed(
+    before: tuple[int, ...], room: int, culprits: list[int]
+) -> None:
+    """Sixteen floats came from rank 0, and rank 1 had room for eight."""
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(64, 4 * room)
+    peers = [
+        raised(view(r), "RuntimeError", LOST, StackFrame("recv", C10D, 1), user(20), at=2000)
+        for r in (0, 2, 3)
+    ]
+    known = job([aborted, *peers], trigger=None)
+    group = known.graph.groups[0]
+    sizes = (*before, room)
+    rows = [Row("recv 1<-0", 0, inputs=((size,),), p2p_seq=n) for n, size in enumerate(sizes, 1)]
+    sent = [Row("send 0->1", 0, inputs=((16,),), p2p_seq=1, line=17)]
+    members = {"0": range(4)}
+    known.dumps = {1: columns(1, rows, members=members), 0: columns(0, sent, members=members)}
+    given = Arguments(input_sizes=((room,),), input_dtypes=("Float",))
+    known.graph.last_calls[1] = Call(1, group, None, "recv", given, (user(18),), peer=0)
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.SIZE_MISMATCH, culprits)
+    assert verdict.location is not None
+    assert verdict.location.line == (17 if culprits == [0] else 18)
