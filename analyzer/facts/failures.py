@@ -41,6 +41,9 @@ from hanglab.recorder.case.records import StackFrame
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 #: What C++ says of an exception that nobody caught, before it aborts the process.
 _THROWN = re.compile(r"^\s*what\(\):\s*(\S.*)$", re.MULTILINE)
+#: What torch raises anew in a rank, of a process or thread of its own (torch/_utils.py,
+#: ExceptionWrapper): the traceback from there follows.
+_PASSED_ON = re.compile(r"Caught \S+ in (?P<place>[^\n]+)\.\nOriginal Traceback")
 _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 
@@ -85,6 +88,22 @@ def from_text(
     """The failure that an exception is; ``because`` are the errors that led to it."""
     # Some begin with an empty line: the first that says anything is the one to quote.
     text = f"{type_}: {message.lstrip()}"
+    passed = _PASSED_ON.match(message)
+    original = printed_tracebacks(message) if passed else []
+    if passed and original:
+        first = original[-1]
+        failure = from_text(
+            view,
+            first.type,
+            first.message,
+            # Where no code of the program's is on that one's stack, the rank's own line tells.
+            [*first.frames, *frames],
+            at_ns,
+            source,
+            confidence,
+            [*first.because, *because],
+        )
+        return replace(failure, detail=f"{failure.detail} (in {passed['place']})")
     listed = RANKS_THAT_FAILED.pattern.search(text)
     if listed:
         theirs = tracebacks_of_ranks("\n".join([text, view.stderr])).get(view.rank)

@@ -466,3 +466,21 @@ def test_whoever_leaves_well_after_its_peers_gave_up_did_not_finish_early() -> N
     known.__dict__["highest_entered"] = {"0": {0: 9, 1: 9, 2: 8, 3: 8}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [2])
+
+
+def test_an_error_that_torch_passes_on_from_a_worker_is_told_where_it_was_raised() -> None:
+    passed = (
+        "Caught KeyError in DataLoader worker process 0.\n"
+        "Original Traceback (most recent call last):\n"
+        '  File "/x/site-packages/torch/utils/data/_utils/worker.py", line 374, in _worker_loop\n'
+        "    data = fetcher.fetch(index)\n"
+        '  File "/home/me/pictures.py", line 20, in __getitem__\n'
+        "    return CLASSES[self.labels[i]]\n"
+        "           ~~~~~~~^^^^^^^^^^^^^^^^\n"
+        "KeyError: 'Bird'\n"
+    )
+    verdict = conclude(job([raised(view(1), "KeyError", passed, user(31)), lost(0)], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+    assert "KeyError: 'Bird' (in DataLoader worker process 0)" in verdict.summary
+    assert verdict.location is not None
+    assert (verdict.location.file, verdict.location.line) == ("/home/me/pictures.py", 20)
