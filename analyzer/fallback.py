@@ -105,7 +105,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         summary=why,
         evidence=speed.evidence,
         inputs=facts.inputs,
-        advice="Get " + ", ".join(speed.would_decide) + "." if speed.unseen else advice,
+        advice="Get " + ", ".join(speed.would_decide) + "." if speed.would_decide else advice,
     )
 
 

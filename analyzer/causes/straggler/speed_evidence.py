@@ -22,6 +22,9 @@ from hanglab.recorder.slowness.thresholds import (
 #: What would tell why a rank is late of which neither samples nor the kernel tell.
 _RUN_OF_ITS_OWN = "a run in which each rank has a processor of its own, profiled where it is late"
 
+#: Words for a stage of a pipeline that is none of the others' kind.
+_ALONE = "was compared with nobody: no other rank has a part like its own in what they exchange"
+
 
 @dataclass
 class SpeedEvidence:
@@ -51,9 +54,10 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             f"{window.operations} operations in {window.span_ns / 1e9:.1f} s are too few; "
             f"{FEWEST_IN_JOB} in {SHORTEST_JOB_NS / 1e9:g} s say something"
         )
+    alone = [r for r in sorted(known.ranks.keys() - window.times.keys()) if r in known.dumps]
     missing = {
         rank: file
-        for rank in sorted(known.ranks)
+        for rank in sorted(known.ranks.keys() - {*alone})
         if (file := _missing_file(timing, rank)) is not None
     }
     untold = [
@@ -63,7 +67,7 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         # Waits for a processor that it had and its peers did not are accounted for.
         and window.share(window.own_excess_ns(rank) or 0.0) >= STALLED_SHARE
     ]
-    some_are_left = len(window.lateness) > len(missing) + 1
+    some_are_left = len(window.lateness) > len(missing.keys() & window.lateness.keys()) + 1
     return SpeedEvidence(
         ([_compared(timing, set(missing))] if some_are_left else [])
         + [
@@ -74,8 +78,9 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             )
             for rank, file in missing.items()
         ]
+        + [Evidence("flight_recorder", rank, _ALONE) for rank in alone]
         + [Evidence("flight_recorder", rank, _unexplained(window, rank)) for rank in untold],
-        unseen=sorted([*missing, *untold]),
+        unseen=sorted([*missing, *alone, *untold]),
         would_decide=name_needs(
             [
                 *(Need(f"{{}}'s {file}", f"the {file} of {{}}", r) for r, file in missing.items()),

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from arrival_builders import Simulated
+from msgspec.structs import replace
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts
@@ -67,6 +68,23 @@ def test_a_rank_without_processor_time_is_not_called_healthy_without_a_word() ->
     assert verdict.evidence[1].rank == 2 and "processor time is missing" in told(verdict)[1]
     assert verdict.inputs.would_decide == ["rank 2's processor time"]
     assert verdict.advice == "Get rank 2's processor time."
+
+
+def test_a_rank_with_a_part_of_its_own_is_compared_with_nobody() -> None:
+    """The first stage of a pipeline, which alone begins with a send; its dump is there."""
+    known = ended_well()
+    for rank, view in known.ranks.items():
+        assert view.progress is not None
+        methods = ("send", "recv") if rank == 0 else ("recv", "send")
+        first = view.progress.operations[0]
+        view.progress.operations = [
+            *(replace(first, method=method, group="p2p", group_seq=None) for method in methods),
+            *view.progress.operations,
+        ]
+    verdict = conclude(known)
+    assert verdict.summary.endswith("Whether rank 0 slowed it down could not be seen.")
+    assert verdict.evidence[1].rank == 0 and "was compared with nobody" in told(verdict)[1]
+    assert (verdict.inputs.would_decide, verdict.advice) == ([], "Nothing to do.")
 
 
 def test_a_late_rank_of_which_nothing_tells_why_is_not_called_healthy_without_a_word() -> None:
