@@ -19,6 +19,7 @@ from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.recorder.case.user_code import MODULE
 
 
 def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) -> Proposal:
@@ -48,9 +49,16 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
 
 
 def _left_at_once(facts: CaseFacts, ranks: list[int]) -> bool:
-    """True if all of them called ``os._exit``, which few do where a program comes to its end."""
+    """True if all of them ended themselves where a program does not come to its end.
+
+    By ``os._exit``, or from within a function: ``sys.exit(main())`` is the end of most scripts.
+    """
     calls = [ending_call(facts.ranks[rank]) for rank in ranks]
-    return all(call is not None and call.how == "os._exit" for call in calls)
+    return all(
+        call is not None
+        and (call.how == "os._exit" or (call.frame is not None and call.frame.function != MODULE))
+        for call in calls
+    )
 
 
 def _left(facts: CaseFacts, rank: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from views import C10D, ended, job, progress, raised, user, view, waiting
@@ -178,11 +179,16 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
 
 
-@pytest.mark.parametrize(("how", "told"), [("os._exit", True), ("sys.exit", False)])
-def test_advice_for_a_rank_that_ended_itself_is_to_look_where(how: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("how", "function", "told"),
+    [("os._exit", "<module>", True), ("sys.exit", "<module>", False), ("sys.exit", "train", True)],
+)
+def test_advice_for_a_rank_that_ended_itself_is_to_look_where(
+    how: Any, function: str, told: bool
+) -> None:
     """A program may come to its end by ``sys.exit(main())``."""
     left = ended(view(1))
-    left.program_ends = [ProgramEnd(Clock(1, 1), how, 0, user(14))]  # type: ignore[arg-type]
+    left.program_ends = [ProgramEnd(Clock(1, 1), how, 0, user(14, function))]
     if how == "sys.exit":
         left.program_ends.append(ProgramEnd(Clock(2, 2), "end", 0))
     known = job([left, lost(0), lost(2)], trigger=None)
