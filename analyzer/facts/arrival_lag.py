@@ -129,7 +129,7 @@ def arrivals(facts: CaseFacts) -> Arrivals | None:
         for rank, view in facts.ranks.items()
         if rank in {r for m in collectives for r in m.members}
     }
-    parts = {rank: _part(view) for rank, view in facts.ranks.items()}
+    parts = {rank: message_part(view) for rank, view in facts.ranks.items()}
     group_lags = list(_group_lags(collectives, blocked, parts))
     return _sum_up(group_lags, times.origin_ns, clocks)
 
@@ -146,7 +146,7 @@ def _blocked(view: RankView, origin_ns: int, clocks: HostClocks) -> OwnTime:
     return OwnTime(np.stack([clocks.align(view.rank, intervals[:, i]) for i in (0, 1)], axis=1))
 
 
-def _part(view: RankView) -> tuple[str, int, int]:
+def message_part(view: RankView) -> tuple[str, int, int]:
     """The rank's part in point-to-point traffic: what it began with, and how much of each."""
     if view.progress is None:
         return "", 0, 0

@@ -39,7 +39,7 @@ class Block(NamedTuple):
 #: Some thousand lines in one function, of which 64 KiB of JSON would tell.
 MOST_BLOCKS = 2000
 
-#: What counts, of builtins and itertools.
+#: What counts: builtins, and ``count`` of itertools, also where it was imported by itself.
 _COUNTERS = frozenset({"range", "enumerate", "count"})
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
@@ -81,12 +81,16 @@ def _counts(instructions: list[dis.Instruction], start: int) -> bool:
 
     An integer of another iterator is data, such as a length, and says nothing of the turn.
     """
-    depth = 0
+    depth, attribute = 0, ""
     for instruction in reversed(instructions[:start]):
-        if instruction.opname in ("GET_ITER", "CACHE", "NOP", "EXTENDED_ARG"):
+        name = instruction.opname
+        if name in ("GET_ITER", "CACHE", "NOP", "EXTENDED_ARG"):
             continue
-        if instruction.argval in _COUNTERS and instruction.opname.startswith("LOAD_"):
-            return True
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            of_itertools = (instruction.argval, attribute) == ("itertools", "count")
+            if of_itertools or instruction.argval in _COUNTERS:
+                return True
+        attribute = instruction.argval if name in ("LOAD_ATTR", "LOAD_METHOD") else ""
         depth += dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
         if depth > 0:
             return False  # the whole expression has been read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Callable
 from typing import Any
 
 from hanglab.recorder.rank.code_shapes import blocks_of, loops_of, standing_code
@@ -150,8 +149,12 @@ def test_a_loop_that_has_yet_to_begin_again_counts_nothing() -> None:
     assert seen == [[0, None], [1, None], [1, 1], [1, 2]]
 
 
-def over_many_things(sizes: list[int], tqdm: Callable[..., Any]) -> None:
+def over_many_things(sizes: list[int], tqdm: Any, count: list[int]) -> None:
     for _a in sizes:
+        pass
+    for _h in count:
+        pass
+    for _i in tqdm.count():
         pass
     for _b in sorted(sizes):
         pass
@@ -177,7 +180,7 @@ def test_only_what_counts_by_itself_is_a_counter() -> None:
     """An integer that an iterator gives may be a length: one of shorter ones is no less far."""
     _, loops = lines_of(over_many_things)
     assert [targets for _, _, targets in loops] == [
-        (), (), ("_c",), ("_d", "_"), ("_e",), (), (), ("_",),
+        (), (), (), (), ("_c",), ("_d", "_"), ("_e",), (), (), ("_",),
     ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.facts.arrival_lag import arrivals
+from hanglab.analyzer.facts.arrival_lag import arrivals, message_part
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.verdict import Evidence
@@ -54,7 +54,12 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
             f"{window.operations} operations in {window.span_ns / 1e9:.1f} s are too few; "
             f"{FEWEST_IN_JOB} in {SHORTEST_JOB_NS / 1e9:g} s say something"
         )
-    alone = [r for r in sorted(known.ranks.keys() - window.times.keys()) if r in known.dumps]
+    parts = {rank: message_part(view) for rank, view in known.ranks.items()}
+    alone = [
+        rank
+        for rank in sorted(known.ranks.keys() - window.times.keys())
+        if rank in known.dumps and list(parts.values()).count(parts[rank]) == 1
+    ]
     missing = {
         rank: file
         for rank in sorted(known.ranks.keys() - {*alone})
