@@ -181,7 +181,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
 
 
 def _stands(graph: WaitForGraph, call: Call) -> str:
-    """What a rank has to do with a call: on gloo no buffer tells which sends have ended."""
+    """Words for how a rank stands to a call: on gloo no buffer tells which sends have ended."""
     if call.completed:
         return "has ended"
     waits = any(
