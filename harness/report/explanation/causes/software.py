@@ -124,7 +124,7 @@ TEXTS = {
             "python_deadlock": "there the lock is in the rank itself",
         },
         mend=(
-            "Start the child at {place} with spawn or forkserver "
+            "Start the child that is at {place} with spawn or forkserver "
             "(multiprocessing_context=...), or before threads and locks.",
         ),
         commands=("children", "stack"),

@@ -112,7 +112,7 @@ TEXTS = {
             "does not end, or a fault of the device.",
             "Find what stopped the device of {who} in {concluded}: a kernel of the job's own that "
             "does not end, or a fault of the device.",
-            "Look at what {place} waits for: bound it with a timeout, or move it to where no peer "
+            "Look at what {place} does or waits for: bound it in time, or move it to where no peer "
             "waits.",
         ),
         commands=("stack", "native_stack", "kernel_stack", "state"),
@@ -241,8 +241,8 @@ TEXTS = {
             "group_order": "there the ring is of collectives",
         },
         mend=(
-            "At {place} let one side receive first (for example the even ranks send, the odd ones "
-            "receive), or issue both as dist.batch_isend_irecv([...]).",
+            "At {place} let one of each two that wait for each other receive first, or issue both "
+            "as dist.batch_isend_irecv([...]).",
         ),
         commands=("entries", "stack"),
         references=(_DISTRIBUTED + "#point-to-point-communication", "pytorch/pytorch#172668"),
