@@ -278,7 +278,9 @@ def _first(
         _is_through(merged.ranks[rank]) for rank in (sender, receiver)
     )
     later = len(pairs) - position - 1
-    if len(different) == 1 and len(usual) == 1 and as_many and later >= AGREEING_MESSAGES:
+    # One other message may be of another size by right.
+    fixed = len(usual) == 1 and 2 * (len(pairs) - 1) >= USUAL_SIZE
+    if len(different) == 1 and fixed and as_many and later >= AGREEING_MESSAGES:
         # They agreed again afterwards, and neither has left a message out.
         off = [rank for rank, one in zip((sender, receiver), pairs[position], strict=True)
                if one not in usual]  # fmt: skip

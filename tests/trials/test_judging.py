@@ -62,6 +62,7 @@ MENDED = {
     ),
     "of one side who remembers most speaks for it": (7994001436,),
     "an order of its own that a simulation refutes": (7994006924,),
+    "two sizes of one channel, of which either may be right": (7995001154,),
     "a rank that is waited for in the first message of a channel may be the wrong peer": (
         7995002745,
     ),
