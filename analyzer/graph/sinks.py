@@ -72,10 +72,9 @@ def confirm(end: WaitEnd, waits: OpenOperations, lookup: CallLookup) -> None:
     """
     if end.kind == "stopped" and meets_another_message(end.rank, waits, lookup):
         end.kind = "unknown"
-    if end.kind == "outside" and all(
-        may_be_misdirected(waiting, waits, lookup) for waiting in end.awaited
-    ):
-        end.kind = "unknown"
+    if end.kind == "outside" and end.awaited:
+        if all(may_be_misdirected(waiting, waits, lookup) for waiting in end.awaited):
+            end.kind = "unknown"
     if end.kind != "outside" or any(
         waiting.certain or _cannot_be_taken(waiting, waits) for waiting in end.awaited
     ):
