@@ -23,7 +23,7 @@ from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.strengths import ALTERNATIVE, PLAUSIBLE, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
-from hanglab.recorder.case.records import CodeShape, StackFrame
+from hanglab.recorder.case.records import CodeLoop, CodeShape, StackFrame
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,31 @@ def loops_around(view: RankView) -> list[Loop]:
                 continue
             for loop in sorted(shape.loops, key=lambda one: one.last - one.first):
                 if loop.first <= frame.line <= loop.last:
-                    loops.append(
-                        Loop(frame, loop.first, loop.last, loop.counter, frames[depth + 1 :])
-                    )
+                    counter = _counter(view, shape, loop)
+                    loops.append(Loop(frame, loop.first, loop.last, counter, frames[depth + 1 :]))
     return loops
+
+
+def _counter(view: RankView, shape: CodeShape, loop: CodeLoop) -> int | None:
+    """The loop's integer, where it counts its turns; None where it may be anything.
+
+    Of an iterator of the program's own it has to be the step that the rank has marked, or as many
+    as the calls that it has made from a line of the loop.
+    """
+    progress = view.progress
+    if loop.counts or loop.counter is None or progress is None:
+        return loop.counter if loop.counts else None
+    if progress.step == loop.counter:
+        return loop.counter
+    calls = Counter(
+        one.line
+        for one in progress.operations
+        if one.file == shape.file and loop.first <= one.line <= loop.last
+    )
+    whole = progress.operations_total <= len(progress.operations)
+    # It counts from 0 or from 1, and has made the call of this turn or has yet to make it.
+    told = (abs(n - loop.counter) <= 1 for n in calls.values() if n >= FEWEST_STEPS)
+    return loop.counter if whole and any(told) else None
 
 
 def _bare(function: str) -> str:
@@ -182,7 +203,7 @@ def counter_of(view: RankView, loop: Loop) -> int | None:
         if _stands_in(loop.frame, shape):
             for mine in shape.loops:
                 if (mine.first, mine.last) == (loop.first, loop.last):
-                    return mine.counter
+                    return _counter(view, shape, mine)
     return None
 
 

@@ -33,8 +33,6 @@ def edit_by_lines(
     if departure.rank not in theirs.group.members or here is None or there is None:
         return None
     left_out = Edit.LEFT_OUT in departure.proved
-    if here == there:
-        return None if left_out else Edit.SWAPPED
     before = {
         tuple(entries.stack_at(row))
         for row in range(departure.index)
@@ -44,6 +42,9 @@ def edit_by_lines(
     }
     if not before:
         return None
+    if here == there:
+        # A line that never called on this group has taken it for the other one.
+        return Edit.SWAPPED if tuple(mine.stack) in before and not left_out else None
     if tuple(mine.stack) not in before:
         return Edit.SWAPPED
     return Edit.LEFT_OUT if left_out else None

@@ -475,11 +475,13 @@ class ChildExit(msgspec.Struct):
 
 
 class CodeLoop(msgspec.Struct, frozen=True):
-    """A loop: its lines, inclusive, and the integer that it counts with, if a frame holds one."""
+    """A loop: its lines, inclusive, and the integer of its variable, if a frame holds one."""
 
     first: int
     last: int
     counter: int | None = None
+    #: It goes over what counts; else that may be anything, such as a length.
+    counts: bool = True
 
 
 class CodeBlock(msgspec.Struct, frozen=True, array_like=True):

@@ -2,9 +2,10 @@
 
 Of the user's code and of packages' (a trainer's loop), not of torch's and Python's own.
 
-Of a loop over what counts (``range``, ``enumerate``, ``itertools.count``, also within a call such
-as ``tqdm(range(n))``) the integer is kept as well; of all other variables nothing is looked at.
-Standard library only: this runs inside ranks.
+Of a loop whose variable is an integer that is kept as well, and whether it is sure to count: the
+loop goes over ``range``, ``enumerate`` or ``itertools.count``, also within a call such as
+``tqdm(range(n))``.  Of all other variables nothing is looked at.  Standard library only: this runs
+inside ranks.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from hanglab.recorder.rank.thread_frames import steady_frames
 class LoopLines(NamedTuple):
     first: int
     last: int
-    #: Names that the loop assigns on each turn, in order; none of one that goes over what need not
-    #: count its turns.
+    #: Names that the loop alone assigns on each turn, in order.
     targets: tuple[str, ...]
     #: Offset of its first instruction, behind those that make what it goes over.
     start: int
+    #: It goes over what counts; else an integer may be anything, such as a length.
+    counts: bool
 
 
 class Block(NamedTuple):
@@ -77,10 +79,7 @@ def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
 
 
 def _counts(instructions: list[dis.Instruction], start: int) -> bool:
-    """True if what the loop of the FOR_ITER at index ``start`` goes over is made by a counter.
-
-    An integer of another iterator is data, such as a length, and says nothing of the turn.
-    """
+    """True if what the loop of the FOR_ITER at index ``start`` goes over is made by a counter."""
     depth, attribute = 0, ""
     for instruction in reversed(instructions[:start]):
         name = instruction.opname
@@ -116,16 +115,17 @@ def loops_of(code: CodeType) -> list[LoopLines]:
         while head is not None and instructions[head].opname == "EXTENDED_ARG":
             head += 1  # what a long body puts before its loop's own instruction
         targets: tuple[str, ...] = ()
+        counts = False
         if head is not None and instructions[head].opname == "FOR_ITER":
             names, body_at = _targets(instructions, head)
             # What its body gives a value as well, as an inner loop over ``_`` does, is no counter.
             within = instructions[body_at : place[instruction.offset]]
             given = {name for one in within for name in _stored(one)}
-            if _counts(instructions, head):
-                targets = tuple(name for name in names if name not in given)
+            targets = tuple(name for name in names if name not in given)
+            counts = _counts(instructions, head)
         earlier = found.get(target)
         last = max([max(body), *([earlier.last] if earlier else [])])
-        found[target] = LoopLines(min(body), last, targets, target)
+        found[target] = LoopLines(min(body), last, targets, target, counts)
     return sorted(found.values(), key=lambda loop: (loop.first, -loop.last))
 
 
@@ -185,7 +185,7 @@ def _ends(instruction: dis.Instruction) -> bool:
 
 
 def _counter(loop: LoopLines, frame: FrameType) -> int | None:
-    """The integer that the loop counts with; None without one, or before the loop.
+    """The integer that the loop gives its variable; None without one, or before the loop.
 
     There the name has what is left of the loop when the frame came by it before.
     """
@@ -207,7 +207,12 @@ def _shape(frame: FrameType) -> dict[str, Any]:
         "first_line": code.co_firstlineno,
         "last_line": max(_line_at(code).values(), default=code.co_firstlineno),
         "loops": [
-            {"first": loop.first, "last": loop.last, "counter": _counter(loop, frame)}
+            {
+                "first": loop.first,
+                "last": loop.last,
+                "counter": _counter(loop, frame),
+                "counts": loop.counts,
+            }
             for loop in loops_of(code)
         ],
         "blocks": blocks_of(code),

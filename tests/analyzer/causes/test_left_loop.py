@@ -13,7 +13,7 @@ from views import C10D, job, progress, user, view
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
-from hanglab.analyzer.facts.loops import left_loops
+from hanglab.analyzer.facts.loops import counter_of, left_loops, loops_around
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory
@@ -325,3 +325,26 @@ def test_a_rank_past_the_line_of_its_peers_left_out_what_they_are_in(
     verdict = conclude(facts)
     assert verdict.cause is not None
     assert (verdict.cause.value, verdict.culprits) == (cause, [3])
+
+
+@pytest.mark.parametrize(
+    ("counter", "calls", "step", "counted"),
+    [
+        (7, 8, -1, True),
+        (7, 7, -1, True),
+        (8, 7, -1, True),
+        (64, 7, -1, False),
+        (7, 0, -1, False),
+        (7, 0, 7, True),
+        (7, 0, 6, False),
+    ],
+)
+def test_an_integer_of_the_programs_own_iterator_counts_if_calls_or_marked_steps_agree(
+    counter: int, calls: int, step: int, counted: bool
+) -> None:
+    one = position(1, INSIDE, passed=calls)
+    assert one.progress is not None
+    one.progress.operations_total, one.progress.step = calls, step
+    one.shapes = [CodeShape(FILE, "train", 10, 40, [CodeLoop(15, 25, counter, counts=False)])]
+    (loop,) = loops_around(one)
+    assert (loop.counter, counter_of(one, loop)) == ((counter,) * 2 if counted else (None, None))

@@ -78,3 +78,10 @@ def test_who_comes_by_its_usual_way_to_what_is_later_left_out_what_was_due() -> 
     last = {0: [pair, pair], 1: [pair, world], 2: [pair, pair, world], 3: [pair, pair, world]}
     (finding,) = job(rounds, 1, last, range(4))
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
+
+
+def test_one_line_that_never_called_on_a_group_took_the_wrong_one() -> None:
+    rounds = [call(WORLD, 17), call(PAIR, 18)]
+    last = {rank: [call(WORLD, 17)] for rank in range(3)}
+    (finding,) = job(rounds, 5, {**last, 3: [call(PAIR, 17)]}, (2, 3))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [3])
