@@ -432,11 +432,17 @@ class _SimulatedCheck:
             if one.reproduced
         ][:LISTED_ROWS]
         if len(words) > 1:
+            changed = self._label(finding, left, *tested.values())
+            if fallen and not doubtful:
+                changed |= {
+                    "culprits": left,
+                    "victims": sorted({*finding.victims, *fallen}),
+                }
             return _with_evidence(
                 self._proposal,
                 f"Simulated: each of these brings about what was found: {'; '.join(words)}. The "
                 "lines of the ranks in the program, or longer buffers, would tell them apart.",
-                **self._label(finding, left, *tested.values()),
+                **changed,
             )
         if words and (message or against):
             untried = (
