@@ -289,10 +289,18 @@ class _SimulatedCheck:
                 f"{_without_untold(finding.summary)}; simulated, {name_ranks(keys)} alone could "
                 "have let all go on."
             ),
-            culprits=keys,
-            victims=sorted({*finding.victims, *fallen}),
-            location=location(current_call(self._graph, keys[0])) or finding.location,
+            **self._without(finding, fallen, keys),
         )
+
+    def _without(
+        self, finding: Finding, fallen: Sequence[int], left: Sequence[int]
+    ) -> dict[str, Any]:
+        """Fields of a finding of which some culprits fall: the place is one of those who stay."""
+        return {
+            "culprits": list(left),
+            "victims": sorted({*finding.victims, *fallen}),
+            "location": location(current_call(self._graph, left[0])) or finding.location,
+        }
 
     def _differ(self, *, besides: Collection[int]) -> bool:
         """True if ranks ``besides`` some do not agree with each other in a call."""
@@ -434,10 +442,7 @@ class _SimulatedCheck:
         if len(words) > 1:
             changed = self._label(finding, left, *tested.values())
             if fallen and not doubtful:
-                changed |= {
-                    "culprits": left,
-                    "victims": sorted({*finding.victims, *fallen}),
-                }
+                changed |= self._without(finding, fallen, left)
             return _with_evidence(
                 self._proposal,
                 f"Simulated: each of these brings about what was found: {'; '.join(words)}. The "

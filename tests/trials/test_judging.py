@@ -1003,6 +1003,8 @@ MENDED_AND_TOLD = [
     7994005498,
     7994005862,
     7994007680,
+    7995000323,
+    7996000502,
 ]
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 
@@ -1041,6 +1043,14 @@ def test_what_was_missed_is_told(seed: int) -> None:
     result = try_seed(seed)
     assert result is not None
     assert result[2] is Judgement.RIGHT and result[1].culprits, describe(*result)
+
+
+@pytest.mark.parametrize("seed", [7995000323, 7996000502])
+def test_a_tie_that_a_simulation_narrows_is_told_at_one_who_stays(seed: int) -> None:
+    result = try_seed(seed)
+    assert result is not None
+    assert result[1].location is not None
+    assert result[1].location.rank in result[1].culprits, describe(*result)
 
 
 @pytest.mark.parametrize("seed", [50030119, 50040653])
