@@ -63,7 +63,7 @@ def _went_apart(branch: Branch, mine: list[Event], theirs: list[Event]) -> bool:
     "seeds",
     [
         pytest.param(range(0, PROGRAMS, 2), id="even"),
-        pytest.param(range(1, PROGRAMS, 2), id="odd", marks=pytest.mark.long),
+        pytest.param(range(PROGRAMS), id="all", marks=pytest.mark.long),
     ],
 )
 def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path, seeds: range) -> None:
@@ -109,5 +109,4 @@ def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path, seeds: range
             if not _went_apart(branch, *parts):
                 wrong.append(f"program {seed}, question {odd_at}: line {branch.statement.lineno}")
     assert not wrong
-    # More than half of the even ones, and 47 % of the odd ones, when this was written.
-    assert outcomes["told"] > 0.45 * (outcomes["told"] + outcomes["not told"] + outcomes["none"])
+    assert outcomes["told"] > outcomes["not told"] + outcomes["none"]
