@@ -14,7 +14,8 @@ def ending_call(view: RankView) -> ProgramEnd | None:
     """The call that ended the rank, or that takes it to its end; None where none is known to.
 
     What ``sys.exit`` raises may be caught on its way: a rank that entered an operation
-    since, or that ended with another code, did not leave by it.
+    since, or that ended with another code, did not leave by it.  ``os._exit`` nobody can
+    catch: other threads go on for the moment until the process is gone.
     """
     calls = [end_call for end_call in view.program_ends if end_call.how != "end"]
     if not calls or any(raised.main for raised in view.exceptions):
@@ -26,7 +27,8 @@ def ending_call(view: RankView) -> ProgramEnd | None:
     if view.ended is not None and view.ended.code != last.code:
         return None
     at = last.at.wall_ns + view.clock_ahead_ns
-    if view.progress is not None and any(o.entered_ns > at for o in view.progress.operations):
+    operations = view.progress.operations if view.progress is not None else []
+    if last.how != "os._exit" and any(one.entered_ns > at for one in operations):
         return None
     return last
 

@@ -37,6 +37,8 @@ def view(*program_ends: ProgramEnd, code: int | None = 0, entered: int = 4_000) 
         (view(CALL, END), CALL),
         (view(HARD), HARD),
         (view(CALL, END, code=None), CALL),
+        # Nobody catches that one: another thread of the rank went on until the process was gone.
+        (view(HARD, entered=5_500), HARD),
         # It was caught: the rank ended otherwise, went on, or has not ended at all.
         (view(CALL, END, code=1), None),
         (view(CALL, END, entered=5_500), None),
