@@ -135,6 +135,8 @@ class LoneSteps:
             return False
         if not again and self._is_furthest(path.rank, before, earlier):
             return False  # The others may come to the same once they have done as many rounds.
+        if before in earlier and not self._ends_run_early(path, at):
+            return False  # A loop has ended, as it does after so many rounds.
         followed = {
             then: ranks.keys() - {path.rank} for (one, then), ranks in self._times.items()
             if one == before and (again or then in earlier)
@@ -168,6 +170,13 @@ class LoneSteps:
         del others[rank]
         return bool(others) and max(others.values()) <= earlier.total()
 
+    def _ends_run_early(self, path: Path, at: int) -> bool:
+        """True if others came to the place in front several times at once, and each time more."""
+        *_, (before, run) = _runs(path.tokens[:at])
+        others = [_runs(one.tokens)[:-1] for _, one in self._paths if one.rank != path.rank]
+        ended = [length for runs in others for token, length in runs if token == before]
+        return bool(ended) and run < min(ended)
+
     def _is_other_operation(self, place: Token, usual: Token = None) -> bool:
         """True if a place is on the line of the usual one, which called nothing else in any rank.
 
@@ -194,6 +203,11 @@ class LoneSteps:
     def _call(self, path: Path, at: int | None) -> Call | None:
         call = None if at is None else path.calls[at]
         return None if call is None else self._shown(path.rank, call.index)
+
+
+def _runs(tokens: Sequence[Token]) -> list[tuple[Token, int]]:
+    """Places of a path, each with the number of times that it was come to at once."""
+    return [(token, len([*run])) for token, run in groupby(tokens)]
 
 
 def _comes_anew(order: IssuedOrder) -> bool:

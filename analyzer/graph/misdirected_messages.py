@@ -56,6 +56,8 @@ def find_misdirected(
             continue
         pairs = []
         for end, other in ((mine, theirs), (theirs, mine)):
+            if _are_apart(end, other[0], mismatch, waits):
+                continue
             if (missed := _meant_for(end, other, mismatch, merged)) is not None:
                 pairs.append((end, missed))
             elif (lost := _lost_half(end, other, mismatch, merged)) is not None:
@@ -68,6 +70,16 @@ def find_misdirected(
                 unmatched = UnmatchedMessages(messages, ends, pair[0][0])
                 found.append(Misdirected(mismatch, unmatched))
     return found
+
+
+def _are_apart(end: _End, peer: int, mismatch: MessageMismatch, waits: OpenOperations) -> bool:
+    """True if a rank lacks another message of its peer in the same batch: they are out of step."""
+    mine = waits.by_rank.get(end[0], [])
+    orders = {p.order for p, w in mine if w.group is mismatch.group and end[1].holds(p, end[2])}
+    return any(
+        p.order in orders and w.peer == peer in w.absent and not end[1].holds(p, end[2])
+        for p, w in mine
+    )
 
 
 def _open_messages(

@@ -48,6 +48,11 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a loop that ends after as many rounds as another one's is no step of its own": (7995000034,),
+    "a message of another size beside one that lacks is of ranks out of step": (
+        7994005565,
+        7994008947,
+    ),
     "a line of its own calls on a group that another line serves": (7993000480,),
     "a call made twice at once is none too many where all made it": (7993001239,),
     "a call made twice at once, before a phase that is new": (7993002203,),
@@ -1001,8 +1006,11 @@ MENDED_AND_TOLD = [
     7994001371,
     7994001436,
     7994005498,
+    7994005565,
     7994005862,
     7994007680,
+    7994008947,
+    7995000034,
     7995000323,
     7996000502,
 ]
