@@ -248,8 +248,11 @@ def _entries_of(
     groups: dict[str, GroupRecord],
     rank: int,
     descriptions: dict[str, str],
+    threads_of_ring: Sequence[str],
 ) -> Entries:
     """Entries as gloo's buffer would have them."""
+    # There a thread has a name as well, and its id (of pthread_self, too) comes last.
+    named = {name.rpartition(" ")[2]: name for name in threads_of_ring}
     calls = [call for call, _, _ in made]
     group, names = intern([call.group for call in calls])
     operation, operations = intern(
@@ -258,7 +261,9 @@ def _entries_of(
     argument, arguments = intern([_boundary_arguments(call) for call in calls])
     stack, stacks = intern([_site(call) for call in calls])
     stack[[not call.file for call in calls]] = ABSENT
-    thread, threads = intern([str(call.thread_id) for call in calls])
+    thread, threads = intern(
+        [named.get(str(call.thread_id), str(call.thread_id)) for call in calls]
+    )
     absent = np.full(len(calls), ABSENT, dtype=np.int64)
     return Entries(
         record_id=absent,
@@ -360,7 +365,8 @@ def _add_calls(
     """Give the entries the ends of calls, and one to each call that has none."""
     ring = joined.entries
     made = list(_unrecorded(called, groups, joined.rank, ring, complete, with_collectives))
-    parts = [_entries_of(made, groups, joined.rank, joined.descriptions)]
+    threads = ring.threads if ring is not None else ()
+    parts = [_entries_of(made, groups, joined.rank, joined.descriptions, threads)]
     if ring is not None:
         parts.insert(0, _with_ends(ring, pairs))
     entries = concatenated(parts)

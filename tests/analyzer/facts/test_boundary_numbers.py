@@ -91,3 +91,24 @@ def test_a_barrier_that_is_older_than_the_buffer_is_left_out() -> None:
     dump = join(1, ring, progress, groups, "case")
     assert dump is not None and dump.entries is not None
     assert dump.entries.seq.tolist() == [7]
+
+
+def test_messages_are_of_the_thread_that_the_buffer_names() -> None:
+    """Gloo's buffer has none: the boundary knows of a thread its id alone."""
+    ring = read_dump(0, [(1, 1, 10), (2, 3, 30)], first_record=0)
+    assert ring.entries is not None
+    ring.entries.threads = ["python 7001"]
+    operations = [
+        OperationCall(0, "allreduce", "0", 10, 11, completed=True, group_seq=0, thread_id=7001),
+        OperationCall(1, "send", "0", 20, 21, group_seq=1, peer=1, thread_id=7001),
+        OperationCall(2, "allreduce", "0", 30, 31, completed=True, group_seq=2, thread_id=7001),
+        OperationCall(3, "recv", "0", 40, 41, group_seq=3, peer=1, thread_id=7002),
+    ]
+    progress = Progress(1, 0, 0, 0, -1, None, len(operations), operations)
+    groups = [GroupRecord(id="0", ranks=[0, 1], backend="gloo", description="default_pg")]
+    dump = join(0, ring, progress, groups, "case")
+    assert dump is not None and dump.entries is not None
+    entries = dump.entries
+    assert entries.is_p2p.tolist() == [False, True, False, True]
+    made_by = [entries.threads[thread] for thread in entries.thread.tolist()]
+    assert made_by == ["python 7001"] * 3 + ["7002"]
