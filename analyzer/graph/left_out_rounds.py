@@ -26,7 +26,7 @@ def name_left_out_collectives(
     unmatched: Iterable[Unmatched], waits: OpenOperations, calls: CallsOfRanks
 ) -> Iterator[Unmatched]:
     """The messages without another half; of a rank that left a collective out, that instead."""
-    told: dict[int, OpenOperation | None] = {}
+    told: dict[int, tuple[OpenOperation, tuple[int, ...]] | None] = {}
     for one in unmatched:
         rank = one.deviating[0] if one.call.seq is None and len(one.deviating) == 1 else None
         if rank is None:
@@ -35,35 +35,45 @@ def name_left_out_collectives(
         first = rank not in told
         if first:
             told[rank] = _left_out(rank, waits, calls.lookup)
-        place = told[rank]
-        if place is None:
+        found = told[rank]
+        if found is None:
             yield one
         elif first:
-            waiter = min(place.waiters.keys() - {rank})
+            place, ranks = found
+            waiter = min(place.waiters.keys() - {*ranks})
             call = calls.call(waiter, place.waiters[waiter], place.group.group, full=True)
             mine = next(iter(waits.first(rank)), None)
             instead = None
             if mine is not None:
                 instead = calls.call(rank, mine.waiters[rank], mine.group.group, full=True)
-            yield Unmatched(call, instead, (rank,), by_rounds=True)
+            yield Unmatched(call, instead, ranks, by_rounds=True)
 
 
-def _left_out(rank: int, waits: OpenOperations, lookup: CallLookup) -> OpenOperation | None:
-    """The collective in which all others of its group wait, and which a rank left out."""
-    entries = lookup.entries(rank)
-    if entries is None:
-        return None
+def _left_out(
+    rank: int, waits: OpenOperations, lookup: CallLookup
+) -> tuple[OpenOperation, tuple[int, ...]] | None:
+    """The collective in which all others of its group wait, and who left it out.
+
+    Besides the rank that are all who have not come to it, if their rounds tell the same of each.
+    """
     for place in waits.operations.values():
-        others = set(place.group.members) - {rank}
         if place.seq is None or place.explained or rank not in place.group.members:
             continue
-        if others and others <= place.waiters.keys() and _has_two_rounds(entries, place):
-            return place
+        missing = sorted({*place.group.members} - place.waiters.keys() | {rank})
+        if len(missing) < len(place.group.members) and all(
+            (entries := lookup.entries(one)) is not None
+            and _has_two_rounds(entries, place, of_messages=one == rank)
+            for one in missing
+        ):
+            return place, tuple(missing)
     return None
 
 
-def _has_two_rounds(entries: Entries, place: OpenOperation) -> bool:
-    """True if the messages since the last collective of a group are those of two rounds."""
+def _has_two_rounds(entries: Entries, place: OpenOperation, *, of_messages: bool) -> bool:
+    """True if the calls since the last collective of a group are those of two rounds.
+
+    Messages are among them, or else several collectives.
+    """
     own = np.flatnonzero(entries.in_group(place.group.group.name) & ~entries.is_p2p)
     made = [int(row) for row in own if entries.seq[row] < (place.seq or 0)]
     if len(made) < 2 or int(entries.seq[made[-1]]) != (place.seq or 0) - 1:
@@ -73,7 +83,8 @@ def _has_two_rounds(entries: Entries, place: OpenOperation) -> bool:
     if len(set(entries.thread[made[-2] : until].tolist())) > 1:
         return False
     usual, since = _calls(entries, made[-2], made[-1]), _calls(entries, made[-1], until)
-    if not _is_more_than_one_call(entries, made[-2], made[-1]):
+    several = _is_more_than_one_call if of_messages else _are_several_collectives
+    if not several(entries, made[-2], made[-1]):
         return False
     first, more = since[: len(usual)], since[len(usual) :]
     if not more or Counter(first) != Counter(usual):
@@ -87,6 +98,10 @@ def _has_two_rounds(entries: Entries, place: OpenOperation) -> bool:
 def _calls(entries: Entries, after: int, until: int) -> Sequence[_Token]:
     rows = slice(after + 1, until)
     return list(zip(entries.group[rows].tolist(), entries.operation[rows].tolist(), strict=True))
+
+
+def _are_several_collectives(entries: Entries, after: int, until: int) -> bool:
+    return len(set(_calls(entries, after, until))) > 1
 
 
 def _is_more_than_one_call(entries: Entries, after: int, until: int) -> bool:

@@ -195,10 +195,13 @@ def _stands(graph: WaitForGraph, call: Call) -> str:
 def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
     call, instead = unmatched.call, unmatched.instead
     if call.seq is not None:
-        where = f"; it waits in {name_call(instead)}" if instead is not None else ""
+        who = "it" if len(culprits) == 1 else f"rank {instead.rank}" if instead is not None else ""
+        where = f"; {who} waits in {name_call(instead)}" if instead is not None else ""
         since = "and has finished many later operations since"
         if unmatched.by_rounds:
-            since = "which each of its own rounds so far has there"
+            since = "which each of their own rounds so far has there"
+            if len(culprits) == 1:
+                since = "which each of its own rounds so far has there"
         return (
             f"{name_ranks(culprits).capitalize()} left out {name_call(call)}, in which rank "
             f"{call.rank} waits, {since}{where}."
