@@ -152,11 +152,22 @@ def read_own_order(
         # A few calls that repeat themselves within a round are none.
         if period is not None and 2 * repeats_since(past, period) <= len(past):
             places = range(len(tokens) - latest, len(tokens))
-            broken = next((at for at in places if tokens[at] != tokens[at - period]), None)
+            broken = next((at for at in places if not _is_due(issued, tokens, at, period)), None)
             if broken is not None and _comes_again(tokens, broken):
                 continue  # That is how its rounds end; what came before is one within them.
             return OwnOrder(issued, tokens, period, broken, order.whole)
     return None
+
+
+def _is_due(issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, period: int) -> bool:
+    """True if a call is what the rounds have there: a message from another line, too.
+
+    A branch has lines of its own for what its peers' rounds are to meet.
+    """
+    if tokens[at] == tokens[at - period]:
+        return True
+    mine, usual = issued[at], issued[at - period]
+    return mine.message and usual.message and mine.numbers.plain == usual.numbers.plain
 
 
 def _comes_again(tokens: Sequence[Token], at: int) -> bool:

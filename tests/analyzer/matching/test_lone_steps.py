@@ -170,3 +170,17 @@ def test_a_batch_with_one_neighbour_who_has_ended_all_is_of_either() -> None:
     ranks = [[(WORLD, SEND, 20, 1 - r), (WORLD, RECV, 20, 1 - r)] * (4 - r) for r in range(2)]
     found = synchronization_findings(graph_of(ranks, unfinished=[2, 0]))
     assert [0] not in [one.culprits for one in found]
+
+
+@pytest.mark.parametrize(("parts", "step"), [(3, None), (2, (1, 30, 12))])
+def test_a_loop_ends_after_as_many_rounds_as_on_others(
+    parts: int, step: tuple[int, int, int] | None
+) -> None:
+    """Rank 1 goes on to work that it alone does; a part fewer of the model, and it is amiss."""
+    head, part = (WORLD, REDUCE, 10, 8), (WORLD, "broadcast", 12, 8)
+    work = ("1", REDUCE, 30, 8)
+    ranks = [[head, *[part] * 3] * 3 for _ in range(3)]
+    ranks[1] = [*[work] * 5, *[part] * parts, *[work] * 3, part]
+    graph = graph_of(ranks, members={WORLD: range(3), "1": [1]})
+    found = steps_of(graph).taken_by_one_of(range(3))
+    assert found is None if step is None else line_of(found) == step

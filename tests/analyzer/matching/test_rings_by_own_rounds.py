@@ -109,3 +109,20 @@ def test_who_takes_from_another_one_is_named_and_not_who_is_through() -> None:
     orders[3][-1] = (WORLD, RECV, 20, 1)
     (finding,) = found(orders, [2, 0, 0, 2], pair=size)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [3])
+
+
+@pytest.mark.parametrize("line", [24, 34], ids=["its_line", "another_schedule_s_line"])
+def test_a_stage_that_takes_another_schedule_is_named(line: int) -> None:
+    """It sends on as in each round, from a line of its own maybe, and then awaits the answer."""
+    taken, on = (WORLD, RECV, 14, 0), (WORLD, SEND, 24, 2)
+    answered, back = (WORLD, RECV, 43, 2), (WORLD, SEND, 46, 0)
+    middle = [taken, on, taken, on, answered, back, answered, back]
+    first = [(WORLD, SEND, 24, 1)] * 2 + [(WORLD, RECV, 43, 1)] * 2
+    last = [(WORLD, RECV, 14, 1)] * 2 + [(WORLD, SEND, 46, 1)] * 2
+    orders = [
+        [*first * 4, *first[:2]],
+        [*middle * 4, taken, (WORLD, SEND, line, 2), answered],
+        [*last * 4, *last[:2]],
+    ]
+    (finding,) = found(orders, [1, 1, 1])
+    assert finding.culprits == [1]
