@@ -32,6 +32,35 @@ def call_out_of_turn(facts: CaseFacts, divergence: Divergence) -> tuple[Call, Ca
     return None
 
 
+def call_too_many(facts: CaseFacts, divergence: Divergence) -> Call | None:
+    """The call of the one rank that differs behind which each of its calls is its peers' last one.
+
+    Up to the one in which they are now; one call alone may be alike by chance.
+    """
+    if len(divergence.deviating) != 1 or len(divergence.calls) < 2:
+        return None
+    (rank,) = divergence.deviating
+    ours = _numbered(facts, divergence.calls[rank])
+    theirs = _numbered(facts, next(c for r, c in divergence.calls.items() if r != rank))
+    known = sorted(ours.keys() & theirs.keys())
+    first = next((n for n in known if _made(ours[n]) != _made(theirs[n])), divergence.seq)
+    since = range(first, divergence.seq + 1)
+    if len(since) < 2 or not all(
+        n in theirs and n + 1 in ours and _made(ours[n + 1]) == _made(theirs[n]) for n in since
+    ):
+        return None
+    return ours[first]
+
+
+def _numbered(facts: CaseFacts, call: Call) -> dict[int, Call]:
+    return {one.seq: one for one in _of_group(facts, call) if one.seq is not None}
+
+
+def _made(call: Call) -> tuple[object, ...]:
+    """The call as a dump and the boundary have it alike."""
+    return *_token(call), call.arguments.input_dtypes
+
+
 def _next_of_peers(facts: CaseFacts, divergence: Divergence, mine: Call) -> Call | None:
     before = _call_beside(facts, mine, -1)
     for theirs in divergence.calls.values():
@@ -45,8 +74,7 @@ def _next_of_peers(facts: CaseFacts, divergence: Divergence, mine: Call) -> Call
 
 def _call_beside(facts: CaseFacts, call: Call, distance: int) -> Call | None:
     """The rank's collective of the group whose number is by ``distance`` another one."""
-    numbered = {one.seq: one for one in _of_group(facts, call)}
-    return None if call.seq is None else numbered.get(call.seq + distance)
+    return None if call.seq is None else _numbered(facts, call).get(call.seq + distance)
 
 
 def _of_peers_rounds(facts: CaseFacts, divergence: Divergence, mine: Call) -> Call | None:

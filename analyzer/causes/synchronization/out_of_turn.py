@@ -6,8 +6,8 @@ import msgspec
 
 from hanglab.analyzer.facts.call_wording import name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.rounds_of_calls import call_out_of_turn
-from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.facts.rounds_of_calls import call_out_of_turn, call_too_many
+from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.strengths import CONCLUDED, LIKELY_ALTERNATIVE, REMOTE_ALTERNATIVE
 from hanglab.analyzer.verdict import Cause, Finding
 
@@ -20,6 +20,9 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
     for divergence in facts.graph.divergences:
         if list(divergence.deviating or divergence.candidates) != finding.culprits:
             continue
+        more = call_too_many(facts, divergence)
+        if more is not None:
+            return _as_call_too_many(finding, divergence, more)
         found = call_out_of_turn(facts, divergence)
         if found is None:
             continue
@@ -35,6 +38,20 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
             evidence=[*finding.evidence, observation(turn, f"a peer called {when}")],
         )
     return finding
+
+
+def _as_call_too_many(finding: Finding, divergence: Divergence, more: Call) -> Finding:
+    cause = Cause.COLLECTIVE_MISMATCH
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        advice=cause.advice,
+        confidence=min(finding.confidence, CONCLUDED),
+        summary=f"Rank {more.rank} made one call more than its peers: {name_call(more)} "
+        f"({shapes(more)}); since then each of its calls meets the next one of theirs, up to "
+        f"number {divergence.seq}.",
+        evidence=[*finding.evidence, observation(more, "called, as none of its peers did,")],
+    )
 
 
 def _summary(mine: Call, turn: Call, *, tied: bool) -> str:
