@@ -95,13 +95,19 @@ def _exit(
 ) -> Exit | None:
     """The rank's end, unless it still lived at the capture and failed after it.
 
-    How it ends once it has been interrupted says nothing of the job, well or not; nor does an end
-    that the cluster's scheduler gave it.
+    Whose main thread had raised an error by then was on its way out.  How it ends once it has
+    been interrupted says nothing of the job, well or not; nor does an end that the cluster's
+    scheduler gave it.
     """
     if end is not None and by_scheduler(end, scheduler):
         return msgspec.structs.replace(end, by_recorder=True)
     trigger = job.trigger if job is not None else None
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
+        return end
+    raised = _until(
+        on_job_clock(rank.read(files.EXCEPTIONS), ahead_of_job(job, rank.host)), trigger.at
+    )
+    if any(one.main for one in raised):
         return end
     processes = rank.read(files.PROCESSES)
     lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in processes)

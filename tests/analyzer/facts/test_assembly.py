@@ -103,6 +103,18 @@ def test_an_end_after_the_capture_proves_nothing_bad(
 
 
 @pytest.mark.parametrize(
+    ("main", "at", "known"), [(True, 4_500, True), (True, 5_500, False), (False, 4_500, False)]
+)
+def test_who_had_raised_by_the_capture_failed_however_late_it_was_gone(
+    rank: Path, main: bool, at: int, known: bool
+) -> None:
+    write(rank, files.EXCEPTIONS, [Raised(Clock(at, at), "E", "e", [], main=main)])
+    write(rank, files.EXIT, Exit(Clock(6_000, 6_000), 1))
+    write(rank, files.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)])
+    assert view_of(rank).failed is known
+
+
+@pytest.mark.parametrize(
     ("kind", "code", "interrupted", "step"),
     [
         ("no_progress", 1, None, 4),
