@@ -7,7 +7,7 @@ process, its stack or its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from hanglab.analyzer.causes.synchronization.divergence import undecided_differe
 from hanglab.analyzer.causes.synchronization.out_of_turn import alternatives, as_call_out_of_turn
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify
 from hanglab.analyzer.facts.call_wording import name_call
+from hanglab.analyzer.facts.calls_per_batch import left_out_for_no_batch
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
@@ -30,12 +31,19 @@ from hanglab.analyzer.facts.further_rounds import (
 from hanglab.analyzer.facts.held_locks import lock_held_in_operation
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loop_decisions import not_for_input
-from hanglab.analyzer.facts.loops import further_on, left_loops, others_behind, steps_compared
+from hanglab.analyzer.facts.loops import (
+    further_on,
+    have_one_part,
+    left_loops,
+    others_behind,
+    steps_compared,
+)
 from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.facts.split_lists import first_disagreement
-from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame
 from hanglab.analyzer.graph.wait_for_graph import Sink
-from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.strengths import ALTERNATIVE, CONCLUDED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
@@ -81,7 +89,7 @@ def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
         if finding.cause not in _MAY_BE_UNEVEN:
             continue
         ranks = sorted({*finding.culprits, *divergence.unknown_calls} & facts.ranks.keys())
-        gone = [rank for rank in ranks if left_loops(facts, rank)]
+        gone = _gone_on(facts, divergence, ranks)
         if len(gone) == 1 and gone[0] in finding.culprits:
             told = _past_the_loop(facts, finding, gone[0])
             if told is not finding:
@@ -161,17 +169,24 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     if _by_thread_turns(facts, finding):
         return finding  # it made all calls that its peers did, wherever its threads stand
     if finding.cause in _MAY_BE_UNEVEN:
-        gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]
+        difference = _difference(facts, finding)
+        gone = _gone_on(facts, difference, [r for r in finding.culprits if r in facts.ranks])
         if len(gone) == 1:
             finding = _past_the_loop(facts, finding, gone[0])
-        elif not gone:
+        elif gone and difference is not None:
+            finding = _in_the_loop_alone(facts, finding, difference, gone)
+        else:
             finding = _at_the_end_of_input(facts, _ended_sooner(facts, finding))
     if finding.cause is Cause.SIZE_MISMATCH:
         finding = as_call_out_of_turn(facts, finding)
     elif finding.cause is Cause.COLLECTIVE_MISMATCH:
-        finding = _in_further_rounds(facts, _further_than_peers(facts, finding))
+        finding = _further_than_peers(facts, finding)
+        peers = {wait.call.rank for wait in facts.graph.waits}
+        finding = _in_further_rounds(facts, finding, sorted(peers - {*finding.culprits}))
     elif finding.cause in _LEFT_OUT:
         finding = _behind_peers(facts, finding)
+        if finding.cause is Cause.P2P_UNMATCHED:
+            finding = _past_its_peers(facts, finding)
     elif finding.cause is Cause.GROUP_ORDER:
         finding = _held_up_by_a_lock(facts, finding)
         if finding.cause is Cause.GROUP_ORDER:
@@ -242,16 +257,19 @@ def _held_up_by_a_lock(facts: CaseFacts, finding: Finding) -> Finding:
 
 
 def _past_its_peers(facts: CaseFacts, finding: Finding) -> Finding:
-    """Groups in opposite order as an omission, where the rank is past the place of all its peers.
+    """A ring, or a message amiss, as an omission, where the rank is past the place of its peers.
 
-    It would come to what they wait in no more, in that round.
+    It would come to what they wait in no more, in that round.  Peers that have gone into other
+    functions have a part of their own, and tell nothing.
     """
     if len(finding.culprits) != 1:
         return finding
     (rank,) = finding.culprits
+    view = facts.ranks[rank]
     missed = [w.call for w in facts.graph.waits if rank in w.on and w.call.rank in facts.ranks]
-    places = [further_on(facts.ranks[rank], facts.ranks[call.rank]) for call in missed]
-    if not missed or not all(places) or any(_has_issued(facts, rank, call) for call in missed):
+    peers = [facts.ranks[call.rank] for call in missed]
+    places = [further_on(view, peer) for peer in peers if have_one_part(view, peer)]
+    if not places or not all(places) or any(_has_issued(facts, rank, call) for call in missed):
         return finding  # A host that runs ahead is past what its device has yet to do.
     return _as_cause(
         finding,
@@ -274,12 +292,18 @@ def _has_issued(facts: CaseFacts, rank: int, call: Call) -> bool:
     return lookup.index_of(rank, call.group.name, call.seq) != ABSENT
 
 
-def _by_thread_turns(facts: CaseFacts, finding: Finding) -> bool:
+def _difference(facts: CaseFacts, finding: Finding) -> Divergence | None:
+    """The difference of calls that a finding tells."""
     at = finding.collective
-    return at is not None and any(
-        one.thread_turns and (one.group.name, one.seq) == (at.group_id, at.seq)
-        for one in facts.graph.divergences
-    )
+    if at is None:
+        return None
+    found = (one for one in facts.graph.divergences if one.group.name == at.group_id)
+    return next((one for one in found if one.seq == at.seq), None)
+
+
+def _by_thread_turns(facts: CaseFacts, finding: Finding) -> bool:
+    difference = _difference(facts, finding)
+    return difference is not None and difference.thread_turns
 
 
 def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
@@ -292,7 +316,11 @@ def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
         return finding
     (rank,) = finding.culprits
     mine = waiting[rank]
-    places = [further_on(facts.ranks[peer], facts.ranks[rank]) for peer in waiting if peer != rank]
+    places = [
+        further_on(facts.ranks[peer], facts.ranks[rank], f"rank {rank}'s")
+        for peer in waiting
+        if peer != rank
+    ]
     # An asynchronous message has its wait in another line than its call.
     blocked = all(
         _is_blocking(facts.ranks[peer], call.group.name) and facts.ranks[peer].inside_operation
@@ -303,7 +331,6 @@ def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
     return _as_cause(
         finding,
         Cause.COLLECTIVE_MISMATCH,
-        collective=collective_ref(mine),
         summary=f"Rank {rank} called {name_call(mine)}, which is one call too many: its peers, who "
         f"have not entered it, are in {places[0]}.",
         evidence=[
@@ -358,10 +385,8 @@ def _do_not_run_ahead(facts: CaseFacts, finding: Finding) -> bool:
     return at is not None and all(_is_blocking(v, at.group_id) for v in facts.ranks.values())
 
 
-def _in_further_rounds(facts: CaseFacts, finding: Finding) -> Finding:
+def _in_further_rounds(facts: CaseFacts, finding: Finding, peers: Sequence[int]) -> Finding:
     """The difference as uneven inputs, where the culprits alone have rounds left to do."""
-    peers = [wait.call.rank for wait in facts.graph.waits]
-    peers = sorted({*peers} - {*finding.culprits})
     more = further_rounds(facts, finding.culprits, peers)
     if finding.cause is not Cause.COLLECTIVE_MISMATCH or more is None:
         return finding
@@ -378,6 +403,43 @@ def _in_further_rounds(facts: CaseFacts, finding: Finding) -> Finding:
             *finding.evidence,
         ],
     )
+
+
+def _gone_on(facts: CaseFacts, difference: Divergence | None, ranks: Sequence[int]) -> list[int]:
+    """Those of some ranks that have left a loop which peers are in, or that did so with them.
+
+    Who made the same call from behind the loop may be in its next round, or that of a loop around.
+    """
+    calls = difference.calls if difference is not None else {}
+    behind = {rank for rank in ranks if left_loops(facts, rank)}
+    made = {_place(calls[rank]) for rank in behind & calls.keys()} - {None}
+    return [
+        rank for rank in ranks if rank in behind or (rank in calls and _place(calls[rank]) in made)
+    ]
+
+
+def _place(call: Call) -> tuple[str, Frame] | None:
+    """The operation of a call and the line that it was made from."""
+    site = call_site(call.stack)
+    return None if site is None else (call.op, site)
+
+
+def _in_the_loop_alone(
+    facts: CaseFacts, finding: Finding, difference: Divergence, gone: Sequence[int]
+) -> Finding:
+    """The difference as further rounds of the few that are in a loop which most have left."""
+    stayed = [rank for rank in finding.culprits if rank not in gone]
+    behind = [rank for rank in gone if left_loops(facts, rank)]
+    if difference.deviating or not 0 < 2 * len(stayed) < len(difference.calls):
+        return finding
+    few = msgspec.structs.replace(
+        finding,
+        culprits=stayed,
+        victims=sorted({*finding.victims, *gone}),
+        location=_current_line(facts, stayed[0]),
+    )
+    told = _in_further_rounds(facts, few, behind)
+    return finding if told is few else told
 
 
 def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
@@ -400,6 +462,7 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     many = "more steps and no more" if more else "as many steps but fewer"
     done = "after fewer steps" if fewer and not told else f"after {many} operations"
     words = compared[1] if compared is not None else "by the operations that it did there"
+    when = " after as many steps" if compared is not None and not compared[0] else ""
     if told:
         done = "after fewer rounds or operations, and not for want of input"
         words += f"; {told}"
@@ -413,32 +476,39 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({words}); "
         "its next operation meets the wrong one of theirs.",
         evidence=[
-            Evidence("stack", rank, f"behind its peers' loop; {words}"),
+            Evidence("stack", rank, f"behind its peers' loop{when}; {words}"),
             *finding.evidence,
         ],
     )
 
 
 def _ended_sooner(facts: CaseFacts, finding: Finding) -> Finding:
-    """The root of a difference where hosts are past all of it, by the steps of the calls.
+    """The root of a difference of one who is past all of it, by the steps or batches of calls.
 
-    A rank called behind the loop in which its peers called, and they came there after more steps.
+    The rank called behind the loop in which its peers called, and they came there after more steps;
+    or it made all calls of that loop for the batches that it had.
     """
     for divergence in facts.graph.divergences:
         ranks = divergence.deviating
-        if list(ranks) != finding.culprits or len(ranks) != 1 or divergence.new_call_in is None:
+        if list(ranks) != finding.culprits or len(ranks) != 1 or ranks[0] not in divergence.calls:
             continue
-        mine, theirs = divergence.new_call_in
         call = divergence.calls[ranks[0]]
         peer = next(one for rank, one in divergence.calls.items() if rank not in ranks)
-        if mine >= theirs or not is_behind_loop_of(facts, call.stack, peer.stack):
+        if not is_behind_loop_of(facts, call.stack, peer.stack):
             continue
-        return _as_cause(
-            finding,
-            Cause.UNEVEN_INPUTS,
-            summary=f"Rank {ranks[0]} left the loop in which its peers went on, in step {mine} of "
-            f"the job, they in step {theirs}; its next operation meets the wrong one of theirs.",
-        )
+        how = ""
+        if divergence.new_call_in is not None:
+            mine, theirs = divergence.new_call_in
+            how = f"in step {mine} of the job, they in step {theirs}" if mine < theirs else ""
+        elif left_out_for_no_batch(facts, ranks[0], peer):
+            how = "after fewer batches, for each of which it made its calls"
+        if how:
+            return _as_cause(
+                finding,
+                Cause.UNEVEN_INPUTS,
+                summary=f"Rank {ranks[0]} left the loop in which its peers went on, {how}; its "
+                "next operation meets the wrong one of theirs.",
+            )
     return finding
 
 

@@ -242,10 +242,11 @@ def _remembers_all(view: RankView) -> bool:
     return progress is not None and progress.operations_total <= len(progress.operations)
 
 
-def further_on(view: RankView, peer: RankView) -> str | None:
+def further_on(view: RankView, peer: RankView, whose: str = "its peers'") -> str | None:
     """Words for the place of a rank that is further on in the program than its peer.
 
-    None where it is not, or where the counter of a loop around both is unknown.
+    None where it is not, or where the counter of a loop around both is unknown.  ``whose`` is the
+    place that it is compared with.
     """
     around = loops_around(peer)
     for loop in reversed(loops_around(view)):
@@ -257,7 +258,7 @@ def further_on(view: RankView, peer: RankView) -> str | None:
                 return None
             continue
         if loop.counter != other.counter:
-            words = f"a later iteration (loop counter {loop.counter}, its peers' {other.counter})"
+            words = f"a later iteration (loop counter {loop.counter}, {whose} {other.counter})"
             return words if loop.counter > other.counter else None
     pairs = zip(reversed(view.program_frames), reversed(peer.program_frames), strict=False)
     for mine, theirs in pairs:
@@ -266,8 +267,15 @@ def further_on(view: RankView, peer: RankView) -> str | None:
         if mine.line != theirs.line:
             shapes = [shape for shape in view.shapes if _stands_in(mine, shape)]
             later = any(comes_before(shape, theirs.line, mine.line) for shape in shapes)
-            return f"a later line (line {mine.line}, its peers {theirs.line})" if later else None
+            return f"a later line (line {mine.line}, {whose} {theirs.line})" if later else None
     return None
+
+
+def have_one_part(view: RankView, peer: RankView) -> bool:
+    """True if two ranks stand in the same functions up to where their stacks part."""
+    pairs = zip(reversed(view.program_frames), reversed(peer.program_frames), strict=False)
+    parted = next(((mine, theirs) for mine, theirs in pairs if mine != theirs), None)
+    return parted is None or _same_code(*parted)
 
 
 def _drew_as_many(view: RankView, peer: RankView) -> bool:

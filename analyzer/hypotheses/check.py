@@ -48,6 +48,8 @@ _Fault = CandidateFault
 _DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.SKIPPED_COLLECTIVE: (_Fault.LEFT_OUT,),
     Cause.COLLECTIVE_MISMATCH: (_Fault.CHANGED, _Fault.ADDED, _Fault.REGROUPED),
+    # A round of a loop is all calls of it; where it is one, that is left out, or one too many.
+    Cause.UNEVEN_INPUTS: (_Fault.LEFT_OUT, _Fault.ADDED),
     Cause.SIZE_MISMATCH: (_Fault.CHANGED,),
     Cause.DTYPE_MISMATCH: (_Fault.CHANGED,),
     Cause.ROOT_MISMATCH: (_Fault.CHANGED,),
@@ -78,7 +80,7 @@ _WAITS: Mapping[Cause, tuple[CandidateFault, ...]] = {
 _ANY = tuple(fault for fault in _Fault if fault is not _Fault.DEVICE_STOPPED)
 _STAGES = frozenset({Stage.DIVERGENCE, Stage.CYCLE, Stage.OUTSIDE})
 _WORDS = {
-    _Fault.LATE: "not doing its part of what the others wait in",
+    _Fault.LATE: "missing from what the others wait in",
     _Fault.LEFT_OUT: "leaving the operation out",
     _Fault.ADDED: "having one operation too many",
     _Fault.CHANGED: "calling it otherwise than its peers",

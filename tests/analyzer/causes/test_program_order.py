@@ -7,7 +7,8 @@ from views import C10D, ended, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, Unmatched, Wait, WaitKind
+from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Batch, OperationCall, SectionTotal
@@ -226,3 +227,39 @@ def test_who_is_behind_its_peers_has_a_call_too_many(mine: int, theirs: int, cau
     ]
     verdict = conclude(facts)
     assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def elsewhere(rank: int, line: int) -> RankView:
+    """In an operation of another function than its peers', called from one line with theirs."""
+    one = at(rank, line, 21)
+    one.stacks = view(
+        rank, StackFrame("broadcast", C10D, 3245), StackFrame("serve", user(1).file, line)
+    ).stacks
+    return one
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cause"),
+    [
+        (22, 21, Cause.SKIPPED_COLLECTIVE),
+        (21, 21, Cause.P2P_UNMATCHED),
+        (20, 21, Cause.P2P_UNMATCHED),
+    ],
+)
+@pytest.mark.parametrize("others", [1, 3])
+def test_who_waits_in_a_message_of_its_next_round_left_out_what_its_peers_wait_in(
+    mine: int, theirs: int, cause: Cause, others: int
+) -> None:
+    """Those of ``others`` that are in a function of their own tell nothing."""
+    peers = [at(r, 20, theirs) if r < others else elsewhere(r, 33) for r in range(3)]
+    facts = job([*peers, at(3, 20, mine)])
+    (group,) = facts.graph.groups
+    message = Call(3, group, None, "recv", peer=0)
+    waits = [Call(r, group, 7, "all_reduce") for r in range(3)]
+    facts.graph.unmatched = [Unmatched(message, waits[0], (3,))]
+    facts.graph.waits = [Wait(message, WaitKind.PEER, (0,))]
+    facts.graph.waits += [Wait(call, WaitKind.NOT_ENTERED, (3,)) for call in waits]
+    facts.graph.lookup = CallLookup(DumpsInMemory(facts.dumps))
+    verdict = conclude(facts)
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+    assert ("later iteration" in verdict.summary) is (cause is Cause.SKIPPED_COLLECTIVE)

@@ -33,6 +33,7 @@ def verdict_on(folder: Path, size: int, kind: str, odd: int, status: str) -> Any
         ("shards", 4, 2, "failed"),
         ("sampled", 4, 1, "hung"),
         ("iterator", 3, 1, "hung"),
+        ("later_epoch", 3, 2, "hung"),
         pytest.param("loader", 3, 1, "failed", marks=pytest.mark.long),
         pytest.param("counted", 4, 0, "hung", marks=pytest.mark.long),
     ],

@@ -5,9 +5,11 @@
 KIND: ``loader`` (DistributedDataParallel over a DataLoader, and nothing behind it), ``epochs`` (the
 same with a reduction behind each epoch, which gloo refuses), ``shards`` (rank ODD has a batch
 fewer, and a reduction is behind them), ``sampled`` (a loop over sizes of batches, one of which ODD
-splits), ``counted`` (a loop over its own number of items), ``iterator`` (rank ODD handles the end
-of it sooner).  Those are uneven; ``extra_call`` and ``goes_on`` have as many rounds on all ranks,
-of which ODD makes one call too many, or does not break off.  With ODD -1 nothing is wrong.
+splits), ``later_epoch`` (ODD has a batch fewer in the first of two epochs, and comes to the second:
+gloo lets the reduction behind the first meet that of so small a model), ``counted`` (a loop over
+its own number of items), ``iterator`` (rank ODD handles the end of it sooner).  Those are uneven;
+``extra_call`` and ``goes_on`` have as many rounds on all ranks, of which ODD makes one call too
+many, or does not break off.  With ODD -1 nothing is wrong.
 """
 
 from __future__ import annotations
@@ -74,6 +76,13 @@ def main() -> None:
         else:
             mine = torch.zeros(72)  # as many as the model has
             dist.all_gather([torch.empty_like(mine) for _ in range(dist.get_world_size())], mine)
+    elif KIND == "later_epoch":
+        model = DistributedDataParallel(torch.nn.Linear(2, 1))
+        data = TensorDataset(torch.randn(ITEMS - odd, 2))
+        for _ in range(2):
+            for (batch,) in DataLoader(data):
+                model(batch).sum().backward()
+            dist.all_reduce(torch.zeros(1))
     elif KIND == "counted":
         for _ in range(items):
             dist.all_reduce(torch.ones(8))
