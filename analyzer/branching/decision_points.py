@@ -18,7 +18,7 @@ import msgspec
 
 from hanglab.analyzer.branching.call_sites import CallHistory, call_history, current_chain
 from hanglab.analyzer.branching.equal_values import EqualValues
-from hanglab.analyzer.branching.flow_graph import AGAIN
+from hanglab.analyzer.branching.flow_graph import AGAIN, UNHINDERED
 from hanglab.analyzer.branching.partings import CallParting, parting_of
 from hanglab.analyzer.branching.program_graph import (
     END,
@@ -359,7 +359,12 @@ def _parting_branches(
         only_mine = [step for step in mine if step not in theirs]
         only_theirs = [step for step in theirs if step not in mine]
         # One statement in two calls of its function is two decisions.
-        branch = Branch(code, statement, _words(only_mine or mine), _words(only_theirs or theirs))
+        branch = Branch(
+            code,
+            statement,
+            _words_at(statement, only_mine or mine),
+            _words_at(statement, only_theirs or theirs),
+        )
         if not only_mine and not only_theirs:
             raise NotFollowed(f"line {statement.lineno} leads to both calls, whichever way")
         found.setdefault((here[:-1], id(statement)), branch)
@@ -462,6 +467,14 @@ def _of_one_round(facts: CaseFacts, culprit: int, peer: int, branch: Branch) -> 
             if counters[0][place] - mine != counters[1][place] - theirs:
                 return False
     return True
+
+
+def _words_at(statement: ast.stmt, steps: Sequence[FlowStep]) -> str:
+    """Words for ways on; of one past a handler another statement than its own has decided."""
+    others = [one.decided_by[1] is not statement for one in steps if one.decided_by is not None]
+    if isinstance(statement, ast.Try) and others and all(others):
+        return UNHINDERED
+    return _words(steps)
 
 
 def _words(steps: Sequence[FlowStep]) -> str:

@@ -26,6 +26,7 @@ PASSED = "passed over the branch"
 OTHER = "took the other branch"
 NO_CASE = "took none of the cases"
 BY_EXCEPTION = "left the block by an exception"
+UNHINDERED = "met no exception there"
 
 #: Functions of torch.distributed that communicate.  One of the user's own of such a name would
 #: stand on the stack itself, below the line that calls it.

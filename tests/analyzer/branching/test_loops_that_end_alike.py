@@ -40,9 +40,16 @@ main()
 """
 
 
-def decide(path: Path, text: str, mine: list[list[int]], theirs: list[list[int]]) -> Branch | None:
+def decide(
+    path: Path,
+    text: str,
+    mine: list[list[int]],
+    theirs: list[list[int]],
+    *,
+    survived: bool = False,
+) -> Branch | None:
     """The statement between two ranks that came to these lines, outermost first; each is in its
-    last call."""
+    last call.  ``survived``: the first has handled an exception."""
     path.write_text(text)
     file = str(path)
     functions = {
@@ -68,7 +75,7 @@ def decide(path: Path, text: str, mine: list[list[int]], theirs: list[list[int]]
     places = {(one.function, one.line) for chain in chains for one in chain}
     sources = Sources(functions_of(file, sorted(places), 1 << 62))
     graph = ProgramGraph(sources, chains, chains)
-    return branch_of(graph, EqualValues(sources), parting, False, False)
+    return branch_of(graph, EqualValues(sources), parting, survived, False)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +127,26 @@ def test_a_line_of_two_calls_is_come_to_again_without_what_its_loop_goes_over(
     mine, theirs = [barrier, *[reduce] * 5], [barrier, *[reduce] * 4, barrier]
     with pytest.raises(NotFollowed):
         decide(tmp_path / "train.py", BEGUN, mine, theirs)
+
+
+PREPARED = """\
+def prepare(rank):
+    try:
+        if rank:
+            load()
+        barrier()
+    except OSError:
+        pass
+def main():
+    prepare(0)
+    all_reduce()
+main()
+"""
+
+
+def test_of_an_exception_that_a_handler_took_others_met_none(tmp_path: Path) -> None:
+    """It was raised within an if, which is not what is told of either."""
+    branch = decide(tmp_path / "train.py", PREPARED, [[11, 10]], [[11, 9, 5]], survived=True)
+    assert branch is not None and branch.statement.lineno == 2
+    assert branch.mine == "came by an exception to the handler at line 6"
+    assert branch.theirs == "met no exception there"
