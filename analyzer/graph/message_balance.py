@@ -10,7 +10,7 @@ the rank that is an end of all channels whose counts differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -139,9 +139,6 @@ def _read_messages(
     if not open_messages or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
         return open_messages, None
     ranks = sorted({rank for group in groups.values() for rank in group.members})
-    for sibling in _siblings(list(groups.values()), group_table):
-        if len(ranks) + len(sibling.members) <= COMPARED_MEMBERS:
-            ranks += sibling.members
     lookup.prefetch(ranks)
     histories = {
         rank: _read(rank, entries, group_table)
@@ -149,19 +146,6 @@ def _read_messages(
         if (entries := lookup.entries(rank)) is not None
     }
     return open_messages, _Balance(histories, group_table)
-
-
-def _siblings(groups: Sequence[ResolvedGroup], group_table: GroupTable) -> Iterator[ResolvedGroup]:
-    """Groups of as many ranks as one of ``groups`` has, which share none with them or each other.
-
-    Those of replicas do the same as often.
-    """
-    sizes = {len(group.members) for group in groups}
-    taken = {rank for group in groups for rank in group.members}
-    for group in group_table.groups:
-        if len(group.members) in sizes and taken.isdisjoint(group.members):
-            taken.update(group.members)
-            yield group
 
 
 def _has_named_ends(waiting: OpenOperation) -> bool:
