@@ -212,7 +212,7 @@ class Cause(str, Enum):
         "p2p_deadlock",
         Category.SYNCHRONIZATION,
         Stage.CYCLE,
-        "Break the cycle: let one side receive first, or use batch_isend_irecv.",
+        "Break the cycle: let one side send while the other receives, or use batch_isend_irecv.",
     )
     P2P_UNMATCHED = CauseRow(
         "p2p_unmatched",

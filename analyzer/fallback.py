@@ -19,7 +19,7 @@ from hanglab.analyzer.causes.synchronization.missing_rank import (
     ranks_without_dump,
 )
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
-from hanglab.analyzer.facts.absent_ranks import absent_ranks
+from hanglab.analyzer.facts.absent_ranks import absent_ranks, computes
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_at_once
@@ -307,7 +307,14 @@ def _hang_summary(facts: CaseFacts) -> str:
         facts.ranks[rank].progress is not None for rank in outside if rank in facts.ranks
     )
     where = "not in any operation" if recorded else "in no operation that is known"
-    return f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} {where}, and nothing shows why."
+    why = ", and nothing shows why"
+    if len(outside) == 1 and (movement := facts.ranks[outside[0]].movement) is not None:
+        if computes(facts.ranks[outside[0]]):
+            why = (
+                f" and has used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.0f} s, "
+                "as long work does, and an endless loop"
+            )
+    return f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} {where}{why}."
 
 
 def _host_wait_summary(facts: CaseFacts) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.thresholds import GLOO_PIECES
 from hanglab.analyzer.matching.calls import Call
+from hanglab.recorder.case.operations import op_of
 
 _ITEM_BYTES = {
     "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
@@ -34,11 +35,12 @@ def is_piece(call: Call, size: int) -> bool:
     elements = prod(given.input_sizes[0])
     if item is None or not elements:
         return False
-    if 2 * size == elements * item:
-        return True  # An all_gather halves bytes, also within an element.
+    if op_of(call.op).program_name == "all_gather" and 2 * size == elements * item:
+        return True  # It halves bytes, also within an element.
     world = len(call.group.members)
-    # Whole, in halves, or cut for each rank and again (gloo's rings).
-    pieces = [1, 2, *(world * times for times in range(1, GLOO_PIECES + 1))]
+    # Whole, in halves, or cut for each rank, and by the rings of reductions once more.
+    times = GLOO_PIECES if "reduce" in call.op else 1
+    pieces = [1, 2, *(world * one for one in range(1, times + 1))]
     return any(-(-elements // count) * item == size for count in pieces)
 
 

@@ -58,6 +58,6 @@ class JobTiming:
             f"was last, by its own doing, into {late.last} of {late.compared} "
             f"operations; its own time exceeds its peers' by "
             f"{self.window.ms_per_step(max(0.0, late.excess_ns)):.1f} ms a step, and they lost "
-            f"{late.lost_ns / 1e6:.0f} ms to it, {late.share:.0%} of the time"
+            f"{late.lost_ns / 1e6:.0f} ms to it there, {late.share:.0%} of the time"
             + (f", most of it {when}" if when else ""),
         )

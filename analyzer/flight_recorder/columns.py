@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OpSpec, op_of
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.seq)
+
+    @property
+    def counts_p2p(self) -> bool:
+        """True if sends and receives have numbers of the same row as collectives."""
+        return any(backend_of(operation.backend).counts_p2p for operation in self.operations)
 
     def operation_at(self, row: int) -> Operation:
         return self.operations[int(self.operation[row])]

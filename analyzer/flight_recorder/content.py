@@ -15,7 +15,6 @@ from hanglab.analyzer.flight_recorder.decoding import Decoded
 from hanglab.analyzer.flight_recorder.errors import DumpError
 from hanglab.analyzer.flight_recorder.ring import read_entries
 from hanglab.analyzer.flight_recorder.values import as_int, as_ranks, as_text
-from hanglab.recorder.case.backends import backend_of
 
 _OWN_KEYS = frozenset({"entries", "pg_config", "pg_status"})
 _READ_KEYS = _OWN_KEYS | {"version", "comm_lib_version", "nccl_version"}
@@ -173,7 +172,7 @@ def _partial(dump: RankDump) -> bool:
     if record[0] > 0 or (len(record) > 1 and int(record[-1] - record[0]) != len(record) - 1):
         return True
     # Record numbers without a gap: only what came after the last one can be missing.
-    if any(backend_of(operation.backend).counts_p2p for operation in entries.operations):
+    if entries.counts_p2p:
         return False
     for pg_id, status in dump.status.items():
         seqs = entries.seq[entries.pg_id == pg_id]

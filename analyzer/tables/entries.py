@@ -255,7 +255,8 @@ class _View:
             return Absent.NOT_RECORDED
         known = [pg_id for pg_id, name in dump.names.items() if name == group.name]
         enqueued = [dump.status[pg_id].enqueued for pg_id in known if pg_id in dump.status]
-        if any(value is not None and value >= seq for value in enqueued):
+        numbered = dump.entries is None or not dump.entries.counts_p2p
+        if numbered and any(value is not None and value >= seq for value in enqueued):
             return Absent.NOT_RECORDED
         if dump.damage or dump.boundary_only:
             return Absent.UNKNOWN

@@ -27,14 +27,14 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
     patience = known.job.hang_after_s if known.job else None
     long_ns = min(LONG_WORK_NS, LONG_WORK_PATIENCE * patience * 1e9) if patience else LONG_WORK_NS
     for rank, late in found.lateness.items():
-        waited, times = late.longest_ns, 1
-        if waited < long_ns or waited < found.span_ns / LONG_WORK_DIVISOR:
-            again = _stretches_alone(found, rank)
-            waited, times = round(sum(again)), len(again)
-            if times < 2 or waited < found.span_ns / LONG_WORK_DIVISOR:
-                continue
+        waited, times, again = late.longest_ns, 1, _stretches_alone(found, rank)
+        if len(again) > 1 and (total := round(sum(again))) > waited:
+            waited, times = total, len(again)
+        if waited < found.span_ns / LONG_WORK_DIVISOR or (times == 1 and waited < long_ns):
+            continue
         often = "" if times == 1 else f", in {times} stretches,"
         in_what = "one operation" if times == 1 else "one operation each time"
+        in_all = "" if times == 1 else ", in all"
         which = "one operation" if times == 1 else f"{times} operations"
         line = busiest_line(known, rank)
         location = known.ranks[rank].location(line) if line else None
@@ -50,7 +50,7 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
                 Evidence(
                     "flight_recorder",
                     rank,
-                    f"entered {which} {waited / 1e9:.1f} s after its peers",
+                    f"entered {which} {waited / 1e9:.1f} s after its peers{in_all}",
                 )
             ],
             location=location,

@@ -46,7 +46,7 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         return _not_compared("there are no two ranks to compare")
     found = arrivals(known)
     if found is None:
-        return _not_compared("no operation is on record of all ranks of a group")
+        return _not_compared("no two operations are on record of all ranks of a group")
     timing = JobTiming.of(known, found)
     window = timing.window
     if not window.long_enough:

@@ -304,7 +304,7 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
     if verdict.status is Status.FAILED:
         return _failed(subject, begun, it)
     if verdict.status is Status.CORRUPT:
-        return "; the job goes on, with results that are undefined"
+        return "; nobody waits for it, and its results are undefined"
     return ""
 
 

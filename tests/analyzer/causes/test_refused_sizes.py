@@ -10,6 +10,7 @@ from views import C10D, ended, job, progress, raised, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.flight_recorder.columns import Arguments
+from hanglab.analyzer.facts.gloo_pieces import is_piece
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
@@ -165,6 +166,25 @@ def test_else_nobody_is_accused_of_what_came(
 ) -> None:
     verdict = others_agree(received, sizes, others=others, expected=expected)
     assert verdict.cause is not Cause.COLLECTIVE_MISMATCH and 3 not in verdict.culprits
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes", "size", "is_one"),
+    [
+        ("all_gather", (1,), 4, True),  # It cuts bytes in halves, ...
+        ("broadcast", (1,), 4, False),  # ... and nothing else does.
+        ("broadcast", (1,), 8, True),
+        ("all_reduce", (1200,), 400, True),  # Rings cut what each rank has once more.
+        ("gather", (1200,), 400, False),
+        ("gather", (1200,), 2400, True),
+    ],
+)
+def test_pieces_are_those_that_the_operation_sends(
+    op: str, sizes: tuple[int, ...], size: int, is_one: bool
+) -> None:
+    group = job([view(r) for r in range(4)]).graph.groups[0]
+    call = Call(0, group, 3, op, Arguments(input_sizes=(sizes,), input_dtypes=("Long",)))
+    assert is_piece(call, size) is is_one
 
 
 def test_peers_that_the_launcher_ended_in_the_same_moment_did_not_fail_first() -> None:

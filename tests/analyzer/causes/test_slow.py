@@ -551,6 +551,13 @@ def test_stretches_alone_that_come_again_are_work_that_one_rank_does() -> None:
     assert "in 3 stretches" in found[Cause.RANK0_WORK].summary
 
 
+def test_all_long_stretches_of_a_rank_count_where_one_alone_would_do() -> None:
+    job = Job(lambda rank, step: 9000.0 if rank == 2 and step in (20, 40) else 0.0)
+    found = job.uses({2: 8.0 + 18_000.0 / STEPS}).verdicts()
+    assert found[Cause.RANK0_WORK].culprits == [2]
+    assert "18.0 s, in 2 stretches" in found[Cause.RANK0_WORK].summary
+
+
 def test_who_takes_longer_for_what_its_peers_do_as_well_is_slow() -> None:
     """By as many seconds, each step."""
     job = Job(lambda rank, step: 4500.0 if rank == 2 else 1000.0).uses({2: 4500.0})

@@ -68,7 +68,7 @@ def test_a_rank_that_stopped_leaves_what_was_found(backend: Backend, culprit: in
     (after,) = check_hypotheses(facts, [before])
     assert after.finding.culprits == [culprit]
     assert after.finding.confidence == before.finding.confidence
-    assert "brings about what was found" in told(after)[0] and "not" in told(after)[0]
+    assert "brings about what was found" in told(after)[0] and "missing" in told(after)[0]
 
 
 def test_an_innocent_that_only_waits_loses_the_confidence_in_it() -> None:
@@ -97,7 +97,7 @@ def test_a_half_left_out_and_one_too_many_stay_alternatives() -> None:
     (after,) = check_hypotheses(facts, synchronization(facts))
     assert (after.finding.cause, after.finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
     assert told(after)[0].startswith(
-        "Simulated: each of these brings about what was found: rank 0 not"
+        "Simulated: each of these brings about what was found: rank 0 missing"
     )
     assert "; rank 1 having one operation too many" in told(after)[0]
 

@@ -217,6 +217,14 @@ def test_what_torch_writes_on_gloo() -> None:
     assert "make_gloo.py" in printed(table)
 
 
+def test_on_gloo_numbers_of_the_last_operation_count_messages() -> None:
+    """By them rank 1, which has exchanged messages, would be past what it has not entered."""
+    calls = [entry(number, profiling_name="gloo:all_reduce") for number in range(3)]
+    status = {"0": {"last_enqueued_collective": 9, "last_completed_collective": 9}}
+    table = entries_table(loaded(dump(calls), dump(calls[:2], pg_status=status)))
+    assert [words(row) for row in table.rows][-1] == ["all_reduce", "not entered"]
+
+
 def test_a_rank_without_entries_has_an_empty_column() -> None:
     table = entries_table(loaded(dump(), without(dump(), "entries")))
     assert [words(row) for row in table.rows] == [["all_reduce", "not recorded"]] * 3

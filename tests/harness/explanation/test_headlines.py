@@ -21,11 +21,11 @@ OF_CORPUS = {
         "meanwhile at file1.py:33 (function3); they have waited 10 s for it."
     ),
     "local/slow_every_tenth.fault": (
-        "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
+        "Rank 2 takes longer than ranks 0, 1 and 3, in every 10th step, at "
         "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34% of a step)."
     ),
     "torchrun/slow_every_tenth.fault": (
-        "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
+        "Rank 2 takes longer than ranks 0, 1 and 3, in every 10th step, at "
         "slow_every_tenth.py:14 (evaluate); they wait 8 ms of every step for it (27% of a step)."
     ),
     "nccl-emulated/more_than_fits.fault": (
@@ -68,16 +68,16 @@ OF_CORPUS = {
         "all_reduce #11 of default_pg."
     ),
     "local/dtype_mismatch.fault": (
-        "Rank 1 called all_reduce at dtype_mismatch.py:12 (reduce_gradient) with Half where "
-        "ranks 0, 2 and 3 passed Float; the job failed."
+        "Rank 1 called all_reduce at dtype_mismatch.py:12 (reduce_gradient) with Half where ranks"
+        " 0, 2 and 3 passed Float; ranks 0 and 2 failed too."
     ),
     "local/root_mismatch.fault": (
         "Rank 1 called broadcast #12 of default_pg at root_mismatch.py:12 (share_best) with root "
         "0 where ranks 0, 2 and 3 passed root 1; they have waited 1.5 s for it."
     ),
     "local/split_mismatch.fault": (
-        "Rank 1 called all_to_all #22 of default_pg at split_mismatch.py:12 (dispatch) with "
-        "split sizes that do not fit those of ranks 0, 2 and 3; the job failed."
+        "Rank 1 called all_to_all #22 of default_pg at split_mismatch.py:12 (dispatch) with split"
+        " sizes that do not fit those of ranks 0, 2 and 3; they failed too."
     ),
     "local/group_order.fault": (
         "Rank 1 (group_order.py:38) entered the groups in another order than ranks 0, 2 and 3; "
@@ -104,8 +104,8 @@ OF_CORPUS = {
         "s for it in all_reduce #15 of default_pg, loader_stuck.py:43."
     ),
     "local/loader_worker_died.fault": (
-        "Rank 1 lost a data loader worker at loader_worker_died.py:42 (loader_worker_died); the "
-        "job failed."
+        "Rank 1 lost a data loader worker at loader_worker_died.py:42 (loader_worker_died); ranks"
+        " 0 and 2 lost it and failed."
     ),
     "local/slow_input.fault": (
         "Rank 1 gets its input later than ranks 0, 2 and 3 in section dataloader; they wait 65 "
@@ -118,20 +118,23 @@ OF_CORPUS = {
         "Rank 2 is at its memory limit and reads back what was dropped; ranks 0, 1 and 3 wait "
         "for it 31% of the time."
     ),
-    "local/oom_killed.fault": ("The kernel killed rank 2 for want of memory; the job failed."),
+    "local/oom_killed.fault": (
+        "The kernel killed rank 2 for want of memory; ranks 1 and 3 lost it and failed."
+    ),
     "local/shm_exhausted.fault": (
-        "Rank 1 found no room in shared memory (/dev/shm) at shm_exhausted.py:29 "
-        "(shm_exhausted); the job failed."
+        "Rank 1 found no room in shared memory (/dev/shm) at shm_exhausted.py:29 (shm_exhausted);"
+        " ranks 0 and 2 lost it and failed."
     ),
     "local/disk_full.fault": (
-        "Rank 0 found a full disk at disk_full.py:26 (disk_full); rank 3 lost it and failed."
+        "Rank 0 found a full disk at disk_full.py:26 (disk_full); ranks 1 and 3 lost it and failed."
     ),
     "local/fd_exhausted.fault": (
-        "Rank 1 ran out of file descriptors at fd_exhausted.py:24 (fd_exhausted); the job failed."
+        "Rank 1 ran out of file descriptors at fd_exhausted.py:24 (fd_exhausted); ranks 0 and 2 "
+        "lost it and failed."
     ),
     "local/pids_exhausted.fault": (
         "Rank 1 could not start another process or thread at pids_exhausted.py:13 "
-        "(log_in_background); the job failed."
+        "(log_in_background); ranks 0 and 2 lost it and failed."
     ),
     "local/process_frozen.fault": (
         "Rank 2 is stopped by a signal or a freezer at process_frozen.py:23 (process_frozen); "
@@ -149,9 +152,10 @@ OF_CORPUS = {
         "it and failed."
     ),
     "local/exception.fault": (
-        "Rank 1 raised ValueError: label 8 of 8 classes at exception.py:14 (check); the job failed."
+        "Rank 1 raised ValueError: label 8 of 8 classes at exception.py:14 (check); ranks 0 and 2"
+        " lost it and failed."
     ),
-    "local/crash.fault": ("Rank 2 crashed: ended by SIGSEGV; rank 1 lost it and failed."),
+    "local/crash.fault": "Rank 2 crashed: ended by SIGSEGV; ranks 1 and 3 lost it and failed.",
     "local/gil_held.fault": (
         "Rank 1 is inside C code that holds the interpreter lock (GIL) at gil_held.py:19 "
         "(check); ranks 0, 2 and 3 have waited 1.5 s for it in all_reduce #12 of default_pg, "
@@ -174,7 +178,7 @@ OF_CORPUS = {
         "moved for 3.9 s."
     ),
     "local/slow_backward.fault": (
-        "Rank 2 computes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
+        "Rank 2 takes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
         "(backward); they wait 38 ms of every step for it (57% of a step)."
     ),
     "local/slow_host.fault": (
@@ -229,7 +233,7 @@ ALONE = {
         Status.CORRUPT,
         "",
         "Rank 1 called all_reduce #7 of default_pg with another reduce operation than ranks 0 and "
-        "2; the job goes on, with results that are undefined.",
+        "2; nobody waits for it, and its results are undefined.",
     ),
     Cause.PARTITION: (
         Status.HUNG,

@@ -76,10 +76,10 @@ DATA_STARVATION = {
 
 STRAGGLER = {
     "slow_compute": CauseText(
-        says=("{Who} compute{s} longer than {peers}{how_often}{in_section}{at}",),
+        says=("{Who} take{s} longer than {peers}{how_often}{in_section}{at}",),
         what="One rank's own work takes longer than its peers', and they wait for it.",
         proof="Who enters operations last by its own doing, its own time a step beside its peers', "
-        "and processor or device time that shows work.",
+        "and processor or device time that shows work, or a line of its own that blocks it.",
         mistaken_for={
             "slow_host": "there it does no more work but gets less of the processor",
             "imbalance": "there its batches are larger",

@@ -241,8 +241,8 @@ TEXTS = {
             "group_order": "there the ring is of collectives",
         },
         mend=(
-            "At {place} let one of each two that wait for each other receive first, or issue both "
-            "as dist.batch_isend_irecv([...]).",
+            "At {place} let one of each two that wait for each other send while the other "
+            "receives, or issue both as dist.batch_isend_irecv([...]).",
         ),
         commands=("entries", "stack"),
         references=(_DISTRIBUTED + "#point-to-point-communication", "pytorch/pytorch#172668"),
