@@ -9,8 +9,8 @@ from graph_rows import Row, columns
 from views import C10D, ended, job, progress, raised, user, view
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.facts.gloo_pieces import is_piece
+from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
