@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
+from typing import Any
 
 import msgspec
 
@@ -77,6 +78,12 @@ class Proposal:
         named |= {finding.location.rank} if finding.location is not None else set()
         strange = sorted(named.difference(ranks))
         return f"of ranks that the job does not have: {strange[:8]}" if strange else ""
+
+
+def as_cause(finding: Finding, cause: Cause, **changes: Any) -> Finding:
+    """The finding by another cause, with its category, and its advice if there is no other one."""
+    words = {"category": cause.category, "advice": cause.advice, **changes}
+    return msgspec.structs.replace(finding, cause=cause, **words)
 
 
 #: Statuses of a finding.

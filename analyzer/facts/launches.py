@@ -6,7 +6,7 @@ device waits in.
 
 from __future__ import annotations
 
-from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.records import StackFrame
@@ -48,3 +48,9 @@ def held_in_launch(facts: CaseFacts, rank: int) -> bool:
     settings = {one.backend for one in view.groups if one.id == last.group}
     enqueued = any(one.enqueued for setting in settings for one in backends_in(setting))
     return enqueued and last.returned_ns is None and not facts.graph.unfinished.get(rank)
+
+
+def is_blocking(view: RankView, group: str) -> bool:
+    """True if the rank's host is in its operations on that group until they are over."""
+    backends = {one.backend for one in view.groups if one.id == group}
+    return bool(backends) and all(one.blocking for b in backends for one in backends_in(b))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from hanglab.analyzer.facts.call_wording import name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.rounds_of_calls import call_out_of_turn, call_too_many
 from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.proposal import as_cause
 from hanglab.analyzer.strengths import CONCLUDED, LIKELY_ALTERNATIVE, REMOTE_ALTERNATIVE
 from hanglab.analyzer.verdict import Cause, Finding
 
@@ -28,11 +27,9 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
             continue
         mine, turn = found
         when = "next" if (turn.seq or 0) > divergence.seq else "in its last round"
-        cause = Cause.COLLECTIVE_MISMATCH
-        return msgspec.structs.replace(
+        return as_cause(
             finding,
-            cause=cause,
-            advice=cause.advice,
+            Cause.COLLECTIVE_MISMATCH,
             confidence=min(finding.confidence, CONCLUDED),
             summary=_summary(mine, turn, tied=not divergence.deviating),
             evidence=[*finding.evidence, observation(turn, f"a peer called {when}")],
@@ -41,11 +38,9 @@ def as_call_out_of_turn(facts: CaseFacts, finding: Finding) -> Finding:
 
 
 def _as_call_too_many(finding: Finding, divergence: Divergence, more: Call) -> Finding:
-    cause = Cause.COLLECTIVE_MISMATCH
-    return msgspec.structs.replace(
+    return as_cause(
         finding,
-        cause=cause,
-        advice=cause.advice,
+        Cause.COLLECTIVE_MISMATCH,
         confidence=min(finding.confidence, CONCLUDED),
         summary=f"Rank {more.rank} made one call more than its peers: {name_call(more)} "
         f"({shapes(more)}); since then each of its calls meets the next one of theirs, up to "
