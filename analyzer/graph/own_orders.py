@@ -150,9 +150,15 @@ def read_own_order(
         past = tokens[: len(tokens) - latest]
         period = period_of(past)
         # A few calls that repeat themselves within a round are none.
-        if period is not None and 2 * repeats_since(past, period) <= len(past):
+        if period is None:
+            continue
+        before = repeats_since(past, period)
+        if 2 * before <= len(past):
             places = range(len(tokens) - latest, len(tokens))
-            broken = next((at for at in places if not _is_due(issued, tokens, at, period)), None)
+            # Behind other calls its rounds may be those within a phase, which has another one
+            # behind it with lines of its own.
+            alike = _is_due if before < period else _is_same
+            broken = next((at for at in places if not alike(issued, tokens, at, period)), None)
             if broken is not None and _comes_again(tokens, broken):
                 continue  # That is how its rounds end; what came before is one within them.
             return OwnOrder(issued, tokens, period, broken, order.whole)
@@ -164,10 +170,14 @@ def _is_due(issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, peri
 
     A branch has lines of its own for what its peers' rounds are to meet.
     """
-    if tokens[at] == tokens[at - period]:
+    if _is_same(issued, tokens, at, period):
         return True
     mine, usual = issued[at], issued[at - period]
     return mine.message and usual.message and mine.numbers.plain == usual.numbers.plain
+
+
+def _is_same(issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, period: int) -> bool:
+    return tokens[at] == tokens[at - period]
 
 
 def _comes_again(tokens: Sequence[Token], at: int) -> bool:

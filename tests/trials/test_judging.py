@@ -48,6 +48,12 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "whose calls on all groups come from lines of its own since left none of them out": (
+        7992005985,
+        7993004518,
+    ),
+    "who is ahead by its lines waits elsewhere, with others": (7997005493,),
+    "rounds within a phase, behind which another one has lines of its own": (7997005888,),
     "a loop that ends after as many rounds as another one's is no step of its own": (7995000034,),
     "a message of another size beside one that lacks is of ranks out of step": (
         7994005565,
@@ -986,6 +992,9 @@ UNCOUNTED = {
 }
 #: Mended ones of which the verdict has to be right, as silence would not be false either.
 MENDED_AND_TOLD = [
+    7992005985,
+    7993004518,
+    7997005888,
     7991000337,
     7991003125,
     7990002381,
