@@ -9,6 +9,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.graph.difference_labels import label_by_lines, label_by_shift
+from hanglab.analyzer.graph.lines_of_branches import holds_up_nobody
 from hanglab.analyzer.graph.sibling_groups import settle_by_siblings
 from hanglab.analyzer.graph.thresholds import SINGLE_ARGUMENTS, USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
@@ -53,11 +54,9 @@ def divergences_of(
         sequences = by_group[group.group] = sequences_of(merged, group, table)
         stuck = any(progress.unfinished for progress in group.progress.values())
         divergences = find_divergences(sequences, lookup, stuck=stuck)
-        if divergences.first is not None and (
-            _wait_elsewhere(divergences.first, merged, group_table)
-            or _are_in_a_branch(divergences.first, group_table, lookup)
+        if divergences.first is not None and holds_up_nobody(
+            divergences.first, merged, group_table, lookup
         ):
-            # By their lines they may be ahead, and it is not for that that others wait.
             divergences = find_divergences(sequences, lookup, stuck=False)
         silent += [one for one in divergences.silent if _proves_to_be_silent(merged, one)]
         divergence = divergences.first
@@ -71,71 +70,6 @@ def divergences_of(
     for divergence in found:
         label_by_lines_elsewhere(divergence, by_group)
     return found, places, silent
-
-
-def _wait_elsewhere(
-    divergence: Divergence, merged: MergedSummaries, group_table: GroupTable
-) -> bool:
-    """True if all who deviate by their lines wait on another group in what others have entered."""
-    if divergence.difference is not Difference.CALL_SITE or not divergence.deviating:
-        return False
-    deviating = {*divergence.deviating}
-    for rank in deviating:
-        for pending in merged.ranks[rank].pending:
-            group = group_table.groups[group_table.places[rank, pending.part]]
-            if pending.seq is None or group.group == divergence.group:
-                continue
-            others = (one for other, one in group.progress.items() if other not in deviating)
-            if any(one.has_entered(pending.seq) for one in others):
-                break
-        else:
-            return False
-    return True
-
-
-def _are_in_a_branch(divergence: Divergence, group_table: GroupTable, lookup: CallLookup) -> bool:
-    """True if all who deviate make their calls on other groups, too, from lines of their own since.
-
-    The very calls of their peers: who left one out goes on from the lines of all others.
-    """
-    if divergence.difference is not Difference.CALL_SITE or not divergence.deviating:
-        return False
-    peer = next((rank for rank in divergence.calls if rank not in divergence.deviating), None)
-    return peer is not None and all(
-        _is_in_a_branch(rank, peer, divergence, group_table, lookup)
-        for rank in divergence.deviating
-    )
-
-
-def _is_in_a_branch(
-    rank: int, peer: int, divergence: Divergence, group_table: GroupTable, lookup: CallLookup
-) -> bool:
-    entries = lookup.entries(rank)
-    begin = lookup.index_of(rank, divergence.group.name, divergence.seq)
-    if entries is None or begin < 0:
-        return False
-    groups = {
-        progress.part.name: group
-        for group in group_table.groups
-        if group.group != divergence.group
-        and (progress := group.progress.get(rank)) is not None
-        and progress.part is not None
-    }
-    apart = 0
-    for row in range(begin + 1, len(entries)):
-        group = groups.get(entries.group_at(row))
-        if group is None or entries.is_p2p[row]:
-            continue
-        pair = [lookup.collective(one, group, int(entries.seq[row])) for one in (rank, peer)]
-        mine, theirs = pair
-        if mine is None or theirs is None:
-            continue
-        if difference(mine, theirs, sites=False) or call_site(mine.stack) == call_site(
-            theirs.stack
-        ):
-            return False
-        apart += 1
-    return apart > 1
 
 
 def _proves_to_be_silent(merged: MergedSummaries, divergence: Divergence) -> bool:
