@@ -131,6 +131,8 @@ def from_text(
             text=said,
         )
     detail = _first_line(text)
+    if because := [*because]:
+        detail += f", from {_first_line(because[-1])}"
     joining = any(f.function in _JOINING for f in frames)
     if joining and JOIN_FAILED.pattern.search(text):
         # Who serves the meeting point misses others there.

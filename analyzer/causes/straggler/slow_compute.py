@@ -98,8 +98,10 @@ def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
     usual = window.usual("work_ns", worst)
     section = heaviest_section(window.sections, worst, SECTION_PART * excess)
     line = busiest_line(timing.known, worst, section)
-    # On a crowded machine its peers may have waited for a processor for as long.
-    cost = max(window.lateness[worst].excess_ns, excess)
+    # Threads of it may have computed beside each other.  On a crowded machine its peers may have
+    # waited for a processor for as long as it computed more, and it is hardly late.
+    late_ns = window.lateness[worst].excess_ns
+    cost = late_ns if late_ns >= MAIN_PART * excess else excess
     return propose(
         timing.known,
         Cause.SLOW_COMPUTE,
@@ -155,8 +157,8 @@ def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
                 Evidence(
                     "progress",
                     rank,
-                    f"was blocked {window.ms_per_step(_own(timing, rank)):.1f} ms a step more than "
-                    f"its peers, seen most often{name_line(places[rank])}",
+                    f"was blocked{name_line(places[rank])} for "
+                    f"{window.ms_per_step(_own(timing, rank)):.1f} ms a step more than its peers",
                 ),
             )
         ],

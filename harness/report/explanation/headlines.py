@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from hanglab.analyzer.facts.arrival_lag import arrivals
+from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE, call_site
@@ -317,7 +318,12 @@ def _failed(subject: Subject, begun: str, it: str) -> str:
     who = ranks_name(failed)
     if who in begun and len(failed) > 1:
         who = "they"
-    return f"; {who} lost {it} and failed" if subject.divergence is None else f"; {who} failed too"
+    if subject.divergence is not None:
+        return f"; {who} failed too"
+    known = failures(subject.facts) if subject.facts is not None else ()
+    gave_up = {one.view.rank for one in known if one.gave_up}
+    how = f"waited for {it} in vain" if gave_up.issuperset(failed) else f"lost {it}"
+    return f"; {who} {how} and failed"
 
 
 def _waiting(subject: Subject, words: Words, begun: str, who: str, one: bool, it: str) -> str:

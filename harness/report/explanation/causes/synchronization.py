@@ -39,6 +39,7 @@ TEXTS = {
     "skipped_collective": CauseText(
         says=(
             "{Who} left out {theirs} and went on to {next}",
+            "{Who}{by_line} left an operation out that {members} issued",
             "{Who}{by_line} left an operation out that {peers} issued",
         ),
         what="A rank goes past an operation that its peers issue: a branch, an early return or a "
