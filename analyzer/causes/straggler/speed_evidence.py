@@ -132,7 +132,7 @@ def _compared(timing: JobTiming, without: set[int]) -> Evidence:
     window = timing.window
     ranks = [rank for rank in window.lateness if rank not in without]
     latest = max(ranks, key=lambda rank: window.lateness[rank].excess_ns)
-    excess = max(0.0, window.lateness[latest].excess_share)
+    excess, lost = max(0.0, window.lateness[latest].excess_share), window.lateness[latest].share
     waited = window.beyond("waited_ns", latest)
     if waited is None:
         queue = "what it waited for a processor is not known"
@@ -143,7 +143,8 @@ def _compared(timing: JobTiming, without: set[int]) -> Evidence:
         None,
         f"speed: {len(ranks)} ranks were compared over {window.operations} operations in "
         f"{window.span_ns / 1e9:.1f} s; rank {latest}'s own time exceeds its peers' most, by "
-        f"{excess:.1%} of the time, its longest stretch left out, and {queue}",
+        f"{excess:.1%} of the time, its longest stretch left out; they lost {lost:.1%} to it by "
+        f"when it came, and {queue}",
     )
 
 
