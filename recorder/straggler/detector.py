@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
+from hanglab.recorder.slowness.thresholds import FEWEST_FOR_MEDIAN
 from hanglab.recorder.straggler import evidence
 from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
 from hanglab.recorder.straggler.class_or_instance import on_class_too, value_on_class_too
@@ -106,9 +107,9 @@ class Detector:
             agreeing=agree_by_collective,
             beat=self._look,
         )
-        self._interval = IntervalTracker(
-            report_time_interval, self._every, self._peers.agree_on_interval
-        )
+        # A report on fewer entries than a median takes would compare nothing.
+        least = self._every * FEWEST_FOR_MEDIAN
+        self._interval = IntervalTracker(report_time_interval, least, self._peers.agree_on_interval)
         self._live = True
 
     @classmethod
