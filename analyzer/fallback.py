@@ -308,12 +308,12 @@ def _hang_summary(facts: CaseFacts) -> str:
     )
     where = "not in any operation" if recorded else "in no operation that is known"
     why = ", and nothing shows why"
-    if len(outside) == 1 and (movement := facts.ranks[outside[0]].movement) is not None:
-        if computes(facts.ranks[outside[0]]):
-            why = (
-                f" and has used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.0f} s, "
-                "as long work does, and an endless loop"
-            )
+    first = facts.ranks[outside[0]]
+    if len(outside) == 1 and first.movement is not None and computes(first):
+        why = (
+            f" and has used {first.movement.cpu_share:.0%} of a core for "
+            f"{first.movement.quiet_s:.0f} s, as long work does, and an endless loop"
+        )
     return f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} {where}{why}."
 
 

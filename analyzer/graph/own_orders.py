@@ -157,27 +157,28 @@ def read_own_order(
             places = range(len(tokens) - latest, len(tokens))
             # Behind other calls its rounds may be those within a phase, which has another one
             # behind it with lines of its own.
-            alike = _is_due if before < period else _is_same
-            broken = next((at for at in places if not alike(issued, tokens, at, period)), None)
+            lines = before < period
+            broken = next(
+                (at for at in places if not _is_due(issued, tokens, at, period, any_line=lines)),
+                None,
+            )
             if broken is not None and _comes_again(tokens, broken):
                 continue  # That is how its rounds end; what came before is one within them.
             return OwnOrder(issued, tokens, period, broken, order.whole)
     return None
 
 
-def _is_due(issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, period: int) -> bool:
-    """True if a call is what the rounds have there: a message from another line, too.
+def _is_due(
+    issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, period: int, *, any_line: bool
+) -> bool:
+    """True if a call is what the rounds have there; with ``any_line`` a message from another, too.
 
     A branch has lines of its own for what its peers' rounds are to meet.
     """
-    if _is_same(issued, tokens, at, period):
-        return True
     mine, usual = issued[at], issued[at - period]
+    if tokens[at] == tokens[at - period] or not any_line:
+        return tokens[at] == tokens[at - period]
     return mine.message and usual.message and mine.numbers.plain == usual.numbers.plain
-
-
-def _is_same(issued: Sequence[IssuedCall], tokens: Sequence[Token], at: int, period: int) -> bool:
-    return tokens[at] == tokens[at - period]
 
 
 def _comes_again(tokens: Sequence[Token], at: int) -> bool:

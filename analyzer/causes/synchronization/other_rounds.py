@@ -163,8 +163,8 @@ def _ended_sooner(facts: CaseFacts, finding: Finding) -> Finding:
         if list(ranks) != finding.culprits or len(ranks) != 1 or ranks[0] not in divergence.calls:
             continue
         call = divergence.calls[ranks[0]]
-        peer = next(one for rank, one in divergence.calls.items() if rank not in ranks)
-        if not is_behind_loop_of(facts, call.stack, peer.stack):
+        peer = next((one for rank, one in divergence.calls.items() if rank not in ranks), None)
+        if peer is None or not is_behind_loop_of(facts, call.stack, peer.stack):
             continue
         how = ""
         if divergence.new_call_in is not None:

@@ -322,7 +322,8 @@ def _failed(subject: Subject, begun: str, it: str) -> str:
         return f"; {who} failed too"
     known = failures(subject.facts) if subject.facts is not None else ()
     gave_up = {one.view.rank for one in known if one.gave_up}
-    how = f"waited for {it} in vain" if gave_up.issuperset(failed) else f"lost {it}"
+    # Who fails once another one has given up has lost that one.
+    how = f"lost {it}" if gave_up.isdisjoint(failed) else f"waited for {it} in vain"
     return f"; {who} {how} and failed"
 
 

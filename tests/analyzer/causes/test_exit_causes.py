@@ -490,3 +490,13 @@ def test_an_error_that_torch_passes_on_from_a_worker_is_told_where_it_was_raised
     assert "KeyError: 'Bird' (in DataLoader worker process 0)" in verdict.summary
     assert verdict.location is not None
     assert (verdict.location.file, verdict.location.line) == ("/home/me/pictures.py", 20)
+
+
+def test_the_error_that_another_one_was_raised_from_is_told() -> None:
+    failed = raised(view(1), "RuntimeError", "no batch after 4 tries", user(29))
+    failed.exceptions[0].because[:] = ["OSError: read again", "ValueError: token 256 of 256\nat 3"]
+    verdict = conclude(job([lost(0), failed, lost(2)], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+    assert "RuntimeError: no batch after 4 tries, from ValueError: token 256 of 256" in (
+        verdict.evidence[0].detail
+    )

@@ -551,6 +551,12 @@ def test_stretches_alone_that_come_again_are_work_that_one_rank_does() -> None:
     assert "in 3 stretches" in found[Cause.RANK0_WORK].summary
 
 
+def test_threads_that_compute_beside_each_other_are_no_time_that_peers_wait() -> None:
+    found = Job(late_by(8, 2)).uses({2: 20.0}).verdicts()
+    effect = found[Cause.SLOW_COMPUTE].effect
+    assert effect is not None and 7 < effect.ms_per_step < 9
+
+
 def test_all_long_stretches_of_a_rank_count_where_one_alone_would_do() -> None:
     job = Job(lambda rank, step: 9000.0 if rank == 2 and step in (20, 40) else 0.0)
     found = job.uses({2: 8.0 + 18_000.0 / STEPS}).verdicts()

@@ -16,6 +16,14 @@ from hanglab.harness.report.explanation.subject import ranks_name
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
+    "scripts/receive_before_monitored_barrier": (
+        "Rank 2 (file1.py:20) did not issue the other half of a send or receive; ranks 0 and 1 "
+        "waited for it in vain and failed."
+    ),
+    "scripts/weights_left_out_by_learners": (
+        "Ranks 3 and 4 (file1.py:26) left an operation out that ranks 0-2 issued; they have "
+        "waited 8.0 s for them in broadcast #3 of default_pg, file1.py:17."
+    ),
     "scripts/barrier_under_lock": (
         "Rank 1 keeps ranks 0 and 2 waiting for the lock (FLOCK) of /tmp/path3 and waits for them "
         "meanwhile at file1.py:33 (function3); they have waited 10 s for it."
