@@ -233,10 +233,12 @@ def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
         groups = [one.group for one in past if isinstance(one, _GroupPlace)]
-        runs = [one for one, _ in groupby(groups)]
-        return place.line == usual.line and runs.count(usual.group) > 1
-    came = [one for one, then in pairwise(past) if then == place]
-    return past.count(place) > 1 and len({*came[-past.count(place) + 1 :]}) == 1
+        left = [one for one, _ in groupby(groups)]
+        return place.line == usual.line and left.count(usual.group) > 1
+    # What comes several times at once is one round of a loop within one.
+    runs = [one for one, _ in groupby(past)]
+    came = [one for one, then in pairwise(runs) if then == place]
+    return runs.count(place) > 1 and len({*came[-runs.count(place) + 1 :]}) == 1
 
 
 class _LinePlace(NamedTuple):

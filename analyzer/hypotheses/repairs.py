@@ -73,7 +73,7 @@ def _without_fault(
         changed = _with_its_parts(last, culprit, frontier)
     elif fault is CandidateFault.MISDIRECTED:
         served = _with_its_parts(last, culprit, frontier, in_order=True)
-        changed = _without_open_message(served, culprit, last.steps[culprit])
+        changed = _without_open_message(served, culprit, last)
         ended = _with_one_for_another(last, culprit, frontier)
         return ended if changed is None else [changed, *ended]
     elif fault is CandidateFault.LEFT_OUT:
@@ -183,10 +183,32 @@ def _without_one(
         place = _place_of(mine, *at)
     else:
         place = next((i for i, step in enumerate(mine) if not step.finished), None)
-    if place is None:
+    if place is None or (at is None and _is_matched(last, culprit, mine[place])):
         return None
     del mine[place]
     return last.with_steps(culprit, mine)
+
+
+def _is_matched(last: LastOperations, culprit: int, step: Step) -> bool:
+    """True if each message of the rank like an unfinished one has its other half at the peer.
+
+    None of them is too many then: without it the other half would have none.
+    """
+    peer = step.action.peer
+    members = last.groups[step.action.group].members
+    if step.number is not None or peer is None or not 0 <= peer < len(members):
+        return False
+    half = _other_half(last, culprit, step).action
+    if not 0 <= members[peer] < len(last.steps):
+        return False
+    mine, theirs = (
+        sum(not one.finished and one.number is None and _is_alike(one.action, like) for one in own)
+        for own, like in (
+            (last.steps[culprit], step.action),
+            (last.steps[members[peer]], half),
+        )
+    )
+    return mine <= theirs
 
 
 def _without_batch(last: LastOperations, culprit: int) -> list[LastOperations]:
@@ -210,7 +232,7 @@ def _without_a_later_message(last: LastOperations, culprit: int) -> list[LastOpe
     return [
         last.with_steps(culprit, [one for one in own if one is not step])
         for step in chosen.values()
-        if step is not left[0]
+        if step is not left[0] and not _is_matched(last, culprit, step)
     ]
 
 
@@ -283,16 +305,15 @@ def _place_of(steps: Sequence[Step], group: int, number: int) -> int | None:
 
 
 def _without_open_message(
-    last: LastOperations, culprit: int, known: Sequence[Step]
+    served: LastOperations, culprit: int, last: LastOperations
 ) -> LastOperations | None:
-    """Without the first unfinished send or receive of those that its dump has (``known``)."""
+    """Without the first unfinished send or receive of those that its dump has (in ``last``)."""
+    known = last.steps[culprit]
     message = next((s for s in known if s.number is None and not s.finished), None)
-    mine = list(last.steps[culprit])
-    place = next((i for i, step in enumerate(mine) if step is message), None)
-    if place is None:
+    if message is None or _is_matched(last, culprit, message):
         return None
-    del mine[place]
-    return last.with_steps(culprit, mine)
+    left = [step for step in served.steps[culprit] if step is not message]
+    return served.with_steps(culprit, left) if len(left) < len(served.steps[culprit]) else None
 
 
 def _with_its_parts(
@@ -334,6 +355,10 @@ def _with_its_parts(
         part = replace(step, action=replace(step.action, overlap=True), finished=True)
         (later if group in held else first).append(part)
     before = next((i for i, s in enumerate(mine) if not s.finished), len(mine))
+    if before < len(mine) and first and not mine[before].action.overlap:
+        # What it calls behind them waits for them.
+        mine[before] = replace(mine[before], action=replace(mine[before].action, joins=True))
+        first = [replace(part, finished=False) for part in first]
     mine[before:before] = [*messages, *first]
     return last.with_steps(culprit, [*mine, *later])
 

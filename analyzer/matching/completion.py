@@ -94,7 +94,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         found.pg_ids.append(int(entries.pg_id[rows].max()))
         _complete_group(entries, dump, found, rows, ended_early)
     if dump.damage and not ends[-1]:
-        found.undetermined = _last_number(entries, found) & ~done
+        found.undetermined |= _last_number(entries, found) & ~done
     for name in dump.former:
         # Nobody waits in a group that is destroyed, whatever became of its operations.
         found.undetermined |= entries.in_group(name) & ~done
@@ -135,7 +135,7 @@ def _complete_group(
         # It was left out, since it had finished.
         done[collective[in_unclosed_batch(entries, collective, found.ends)]] = True
     if not found.gloo[-1]:
-        _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
+        _close_silent_batches(entries, rows, found, status)
 
 
 def _keeping_state(operations: Sequence[Operation], kept: bool) -> Bool:
@@ -193,32 +193,34 @@ def in_unclosed_batch(entries: Entries, collective: Int64, ends: Bool) -> Bool:
 
 
 def _close_silent_batches(
-    entries: Entries,
-    rows: Int64,
-    p2p: Bool,
-    ends: Bool,
-    done: Bool,
-    status: GroupStatus | None,
-    active_only: bool,
+    entries: Entries, rows: Int64, found: Completion, status: GroupStatus | None
 ) -> None:
     """Close batches whose end is not shown: members never change their state.
 
     A dump of active entries leaves the end out once it has finished, and the
     ring may have dropped the first members of the oldest batch.
     """
-    mine = rows[p2p[rows] & ~done[rows]]
+    done, active_only = found.done, found.active_only
+    mine = rows[found.p2p[rows] & ~done[rows]]
     if not len(mine):
         return
     numbers = entries.p2p_seq[mine]
-    still_open = set(numbers[ends[mine]].tolist())
+    still_open = set(numbers[found.ends[mine]].tolist())
     counts = Counter(numbers.tolist())
     last = _ended_last(entries, int(mine[-1]), status) if active_only else None
-    # Whoever sends in batches does so always: one message that no batch holds speaks against it.
-    in_batches = active_only and all(
-        _had_an_end(entries, rows, row, status)
+    lone = [
+        (row, number)
         for row, number in zip(mine.tolist(), numbers.tolist(), strict=True)
         if counts[number] == 1 and number not in still_open and number != last
-    )
+    ]
+    # Whoever sends in batches does so always: one message that no batch holds speaks against it.
+    may_be_batches = active_only and all(_may_lack_an_end(entries, rows, row) for row, _ in lone)
+    ended = status.completed or 0 if status is not None else 0
+    in_batches = may_be_batches and all(n <= ended and row < rows[-1] for row, n in lone)
+    # A status has one number for messages and collectives, that of what was issued last.
+    if may_be_batches and lone and status is not None and not in_batches:
+        hidden = (status.enqueued or 0) < max(number for _, number in lone)
+        found.undetermined[[row for row, _ in lone]] |= hidden
     for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
         if number in still_open:
             continue
@@ -238,17 +240,14 @@ def _ended_last(entries: Entries, row: int, status: GroupStatus | None) -> int |
     return status.completed
 
 
-def _had_an_end(entries: Entries, rows: Int64, row: int, status: GroupStatus | None) -> bool:
-    """True if what a dump of active entries lacks behind a message is the end of its batch.
+def _may_lack_an_end(entries: Entries, rows: Int64, row: int) -> bool:
+    """True if what a dump of active entries lacks behind a message may be the end of its batch.
 
     And no operation of its group: whatever of that has not ended it shows, and a message that no
     batch holds is shown because it has not.  Later ones, to other peers, may have ended before it.
     """
-    number = int(entries.p2p_seq[row])
-    if status is None or number > (status.completed or 0):
-        return False
     later = rows[rows > row]
     if not len(later):
-        return False
+        return True
     left_out = int(entries.record_id[row + 1]) - int(entries.record_id[row]) - 1
     return left_out > 0 and int(entries.op_id[later[0]]) == int(entries.op_id[row]) + 1
