@@ -175,7 +175,8 @@ class LoneSteps:
         *_, (before, run) = _runs(path.tokens[:at])
         others = [_runs(one.tokens)[:-1] for _, one in self._paths if one.rank != path.rank]
         ended = [length for runs in others for token, length in runs if token == before]
-        return bool(ended) and run < min(ended)
+        # Of one other run nobody knows whether it is too long.
+        return len(ended) >= KNOWN_ROUNDS and run < min(ended)
 
     def _is_other_operation(self, place: Token, usual: Token = None) -> bool:
         """True if a place is on the line of the usual one, which called nothing else in any rank.
@@ -233,12 +234,10 @@ def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:
     """
     if isinstance(place, _GroupPlace) and isinstance(usual, _GroupPlace):
         groups = [one.group for one in past if isinstance(one, _GroupPlace)]
-        left = [one for one, _ in groupby(groups)]
-        return place.line == usual.line and left.count(usual.group) > 1
-    # What comes several times at once is one round of a loop within one.
-    runs = [one for one, _ in groupby(past)]
-    came = [one for one, then in pairwise(runs) if then == place]
-    return runs.count(place) > 1 and len({*came[-runs.count(place) + 1 :]}) == 1
+        runs = [one for one, _ in groupby(groups)]
+        return place.line == usual.line and runs.count(usual.group) > 1
+    came = [one for one, then in pairwise(past) if then == place]
+    return past.count(place) > 1 and len({*came[-past.count(place) + 1 :]}) == 1
 
 
 class _LinePlace(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
@@ -120,7 +120,7 @@ def find_unusual_successor(
             (one, *others), paths, members
         ):
             continue  # As many may have gone its way.
-        left = _departure(one, others, members, places.keys())
+        left = _departure(one, others, members, places)
         if left is not None:
             departed.setdefault(left.rank, left)
     return next(iter(departed.values())) if len(departed) == 1 else None
@@ -147,11 +147,11 @@ def _departure(
     mine: _PathPlace,
     others: Sequence[_PathPlace],
     members: Sequence[Collection[int]],
-    steps: Collection[tuple[Token, Token]],
+    steps: Mapping[tuple[Token, Token], Collection[_PathPlace]],
 ) -> LeftOrder | None:
     """The departure at a place to which nobody else came from there, but ``others`` to one.
 
-    ``steps`` are all places with the one before each.
+    ``steps`` are all places by their token, and the one before it.
     """
     edit = _edit(mine, others, members, steps)
     if edit is None:
@@ -175,7 +175,7 @@ def _edit(
     mine: _PathPlace,
     others: Sequence[_PathPlace],
     members: Sequence[Collection[int]],
-    steps: Collection[tuple[Token, Token]],
+    steps: Mapping[tuple[Token, Token], Collection[_PathPlace]],
 ) -> Edit | None:
     """The edit by which a rank went on otherwise than others, of a collective.
 
@@ -207,8 +207,9 @@ def _edit(
     # the collective there each time before.
     before = list(pairwise(mine.path.tokens[: mine.at])).count(theirs.step)
     told = _is_collective(mine) or before >= KNOWN_ROUNDS
-    if may_lack and told and not again:
-        if Edit.LEFT_OUT in possible:
+    if may_lack and not again:
+        jumps = _is_jump(mine, steps) and any(_comes_behind(mine, one) for one in others)
+        if jumps or (told and Edit.LEFT_OUT in possible):
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
     if _are_collectives(mine, theirs) and not any(_is_made_by(one.path, mine) for one in others):
@@ -217,6 +218,20 @@ def _edit(
         if Edit.ADDED in proved or (twice and Edit.ADDED in possible):
             return Edit.ADDED
     return None
+
+
+def _is_jump(mine: _PathPlace, steps: Mapping[tuple[Token, Token], Collection[_PathPlace]]) -> bool:
+    """True if several others came to the place of a rank, none of them from where it came from."""
+    came = {one.path.rank for (_, to), found in steps.items() if to == mine.token for one in found}
+    return len(came - {mine.path.rank}) >= SUCCESSOR_VOTERS
+
+
+def _comes_behind(mine: _PathPlace, theirs: _PathPlace) -> bool:
+    """True if messages alone, of which others may have none, led another to a rank's message."""
+    path = theirs.path
+    later = (_PathPlace(path, at) for at in range(theirs.at + 1, len(path.tokens)))
+    messages = takewhile(lambda one: not _is_collective(one), later)
+    return any(one.token == mine.token for one in messages)
 
 
 def _is_replicated(

@@ -300,7 +300,8 @@ def _distances(rank: int, group: OpenOperation, lookup: CallLookup) -> set[int]:
 def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if nobody else of the group sends that far, and enough as far as is waited for.
 
-    That is more than likely rather than sure: an exchange may be unlike all others.
+    And if all others send as far as each other: distances of a plan tell nothing.  That is more
+    than likely rather than sure: an exchange may be unlike all others.
     """
     group = wrong_peer.waiting
     if len(group.group.members) > COMPARED_MEMBERS:
@@ -312,6 +313,8 @@ def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
         if rank != wrong_peer.rank
     }
     if any(own in distances for distances in others.values()):
+        return False
+    if len({frozenset(distances) for distances in others.values() if distances}) > 1:
         return False
     return any(
         sum(_distance(wrong_peer.rank, group, use) in distances for distances in others.values())

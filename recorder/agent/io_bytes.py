@@ -2,13 +2,15 @@
 
 What others make them read or write is none: peers keep the store busy that a rank may
 serve, and whoever looks at a file system, the recorder too, keeps its server busy.  Nor are the
-lines in which a rank that asks the same again and again says that it waits.
+lines in which a rank that asks the same again and again says that it waits, nor what its other
+threads of Python, and the processes below it, do while it is in an operation: they log, watch or
+upload, and its data comes by threads of the backend.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hanglab.recorder.system import procfs
 
@@ -35,20 +37,32 @@ class IoBytes:
         #: Whether the main thread polls, and its own bytes while it does.
         self._polling = False
         self._main: Bytes | None = None
+        #: Of the threads that count while the rank is in an operation; None while it is not.
+        self._threads: dict[int, Bytes] | None = None
 
     def forget(self) -> None:
         """Compare with nothing at the next look."""
-        self._seen, self._main = {}, None
+        self._seen, self._main, self._threads = {}, None, None
 
-    def moved(self, below: Sequence[int], polling: bool = False) -> bool:
+    def moved(
+        self,
+        below: Sequence[int],
+        polling: bool = False,
+        idle_threads: Collection[int] | None = None,
+    ) -> bool:
         """True if there was any since the last look; ``below`` are the processes below.
 
         ``polling``: the main thread asks the same again and again, and what it says is no
-        movement; what it reads meanwhile, and data that it writes, are.
+        movement; what it reads meanwhile, and data that it writes, are.  ``idle_threads``: it is
+        in an operation, which these threads and the processes below bring no further.
         """
         if polling != self._polling:
             self.forget()
             self._polling = polling
+        if idle_threads is not None:
+            return self._moved_in_operation(idle_threads)
+        if self._threads is not None:
+            self.forget()
         then_main = self._main
         now = {}
         for pid in (self._pid, *below):
@@ -68,6 +82,26 @@ class IoBytes:
             now[pid] = max(now[pid][0], then[0]), max(now[pid][1], then[1])
         self._seen = now
         return moved or data
+
+    def _moved_in_operation(self, idle_threads: Collection[int]) -> bool:
+        """True if the main thread, or one of the backend, has read or written anything."""
+        total, then = procfs.io_bytes(self._pid), self._threads
+        if then is not None and (total is None or total == self._total):
+            return False
+        self._seen, self._main, self._total = {}, None, total
+        idle = {*idle_threads, *procfs.store_threads(self._pid)}
+        own = [tid for tid in procfs.threads(self._pid) if tid not in idle]
+        self._threads = {tid: procfs.thread_io_bytes(self._pid, tid) for tid in own}
+        grown = {
+            tid: now
+            for tid, now in self._threads.items()
+            if then is not None and tid in then and _grown(then[tid], now) > 0
+        }
+        if self._polling and then is not None and self._pid in grown:
+            read, written = grown.pop(self._pid)
+            if read > then[self._pid][0] or written > then[self._pid][1] + _TALK_BYTES:
+                return True
+        return bool(grown)
 
     def _is_movement(self, pid: int, then: Bytes, now: Bytes) -> bool:
         grown = _grown(then, now)

@@ -2,7 +2,8 @@
 
 A rank moves when its step, section or operation counters, its I/O bytes (data on
 its connections included) or the user functions on its stack change.  CPU time
-alone is not movement.
+alone is not movement, nor is what threads and processes beside it read and write
+while it is in an operation.
 """
 
 from __future__ import annotations
@@ -200,7 +201,8 @@ class Watcher:
         # Of other hosts' ranks nobody knows here which connections are theirs.
         if self._elsewhere is not None or self.quiet_s < _RESTED:
             return False
-        moved = self._downloads.moved([rank.family for rank in alive])
+        # What somebody in an operation waits for comes from the job.
+        moved = self._downloads.moved([r.family for r in alive if r.idle_threads is None])
         for rank in alive:
             if rank.pid in moved:
                 rank.rest_ends("io", learn=False)

@@ -79,6 +79,11 @@ class WatchedRank:
         return self._file.begun if self.counters is not None else self.joined
 
     @property
+    def idle_threads(self) -> tuple[int, ...] | None:
+        """Threads of Python that bring it no further, while it is in an operation; else None."""
+        return self.counters.idle_threads if self.counters is not None else None
+
+    @property
     def phase(self) -> str:
         return self.counters.phase if self.counters is not None else ""
 
@@ -133,7 +138,7 @@ class WatchedRank:
                 return moved
             self.delayed = stat.state == "R" and stat.cpu_s == self._cpu_seen
             self._cpu_seen = stat.cpu_s
-            if self._traffic.moved(self.descendants, self._polls()):
+            if self._traffic.moved(self.descendants, self._polls(), self.idle_threads):
                 signal = "io"
         if signal:
             self.rest_ends(signal, learn)
@@ -223,7 +228,7 @@ class WatchedRank:
 
     def overlook_io(self) -> None:
         """Take the I/O since the last look for the recorder's own doing."""
-        self._traffic.moved(self.descendants, self._polls())
+        self._traffic.moved(self.descendants, self._polls(), self.idle_threads)
 
     def _polls(self) -> bool:
         return self.counters is not None and self.counters.polling

@@ -85,6 +85,12 @@ class Slot:
     SIGNATURES_TOTAL: Final = 31
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
+    #: Number of the threads of Python besides the main one, -1 if there is no room for them all,
+    #: and the first of their ids: for who watches the rank.
+    THREADS: Final = 447
+    FIRST_THREAD: Final = 448
+    #: 1 where the main thread was seen in an operation, and not in what waits for other threads.
+    IN_OPERATION: Final = 510
     #: Monotonic time since which the main thread has asked one question again and again and got
     #: one answer, 0 if it does not: for who watches the rank.
     POLLING_SINCE: Final = 511

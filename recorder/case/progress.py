@@ -76,6 +76,9 @@ class Counters(NamedTuple):
     dumps: int
     #: Whether the main thread asks the same again and again, and gets the same answer.
     polling: bool = False
+    #: Threads of Python besides the main one, while that is in an operation; None if it is not,
+    #: or waits for one of them, or they are not known.
+    idle_threads: tuple[int, ...] | None = None
 
 
 def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
@@ -104,9 +107,23 @@ def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
         instruction_changes=slots[Slot.INSTRUCTION_CHANGES],
         open_operations=slots[Slot.COUNTERS_OPEN],
         dumps=slots[Slot.DUMPS],
-        polling=len(data) >= layout.HEADER_BYTES
-        and _SLOT.unpack_from(data, 8 * Slot.POLLING_SINCE)[0] > 0,
+        polling=len(data) >= layout.HEADER_BYTES and _slot(data, Slot.POLLING_SINCE) > 0,
+        idle_threads=_idle_threads(data),
     )
+
+
+def _idle_threads(data: bytes | memoryview | mmap.mmap) -> tuple[int, ...] | None:
+    if len(data) < layout.HEADER_BYTES or not _slot(data, Slot.IN_OPERATION):
+        return None
+    count = _slot(data, Slot.THREADS)
+    if not 0 <= count <= Slot.IN_OPERATION - Slot.FIRST_THREAD:
+        return None
+    return tuple(_slot(data, Slot.FIRST_THREAD + place) for place in range(count))
+
+
+def _slot(data: bytes | memoryview | mmap.mmap, place: int) -> int:
+    value: int = _SLOT.unpack_from(data, 8 * place)[0]
+    return value
 
 
 def _latest_event(data: bytes | memoryview | mmap.mmap, slots: tuple[int, ...]) -> int:

@@ -51,6 +51,7 @@ from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import Section, section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.store_keys import StoreKeys
+from hanglab.recorder.rank.thread_ids import note_threads
 from hanglab.recorder.rank.thread_waits import thread_waits
 from hanglab.recorder.system.host_name import host_name
 
@@ -226,6 +227,7 @@ class RankRecorder:
         self._write_children()
         self._polls.look()
         self._progress.slots[Slot.POLLING_SINCE] = self._polls.polling_since_ns()
+        note_threads(self._progress.slots)
 
     def _moved(self) -> tuple[int, ...]:
         """Numbers that change with each step, section and operation."""

@@ -182,14 +182,17 @@ def io_bytes(pid: int) -> tuple[int, int] | None:
 _STORE_THREAD = "pt_tcpstore"
 
 
+def threads(pid: int) -> list[int]:
+    """All threads of the process; none once it has gone."""
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
 def store_threads(pid: int) -> list[int]:
     """Threads of the process that serve the job's store."""
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/task"):
-            if (_read(f"/proc/{pid}/task/{name}/comm") or "").startswith(_STORE_THREAD):
-                found.append(int(name))
-    return found
+    names = ((tid, _read(f"/proc/{pid}/task/{tid}/comm") or "") for tid in threads(pid))
+    return [tid for tid, name in names if name.startswith(_STORE_THREAD)]
 
 
 def thread_io_bytes(pid: int, tid: int) -> tuple[int, int]:

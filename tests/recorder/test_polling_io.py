@@ -1,4 +1,4 @@
-"""What a rank that polls says while it waits is no movement; what else it reads and writes is."""
+"""What a rank says while it polls is no movement, nor what its other threads do beside it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from conditions import wait_for
 
 from hanglab.recorder.agent.io_bytes import IoBytes
+from hanglab.recorder.system import procfs
 
 #: Writes or reads as many bytes as it is told by mapped memory, for which it calls nothing.
 PROGRAM = """
@@ -82,6 +83,35 @@ def test_lines_of_a_main_thread_that_polls_are_no_movement(
     for _ in range(2):
         worker.do(who, number)
         assert traffic.moved([], polling) is moved
+
+
+@pytest.mark.parametrize(
+    ("who", "idle", "polling", "moved"),
+    [
+        (OTHER, True, False, False),  # it logs while the main thread is in an operation
+        (OTHER, False, False, True),  # a backend's thread carries the operation's data
+        (SAYS, True, False, True),
+        (SAYS, True, True, False),
+        (READS, True, True, True),
+    ],
+)
+def test_in_an_operation_threads_of_python_besides_the_main_one_are_no_movement(
+    worker: Worker, who: int, idle: bool, polling: bool, moved: bool
+) -> None:
+    others = [tid for tid in procfs.threads(worker.pid) if tid != worker.pid]
+    assert len(others) == 1
+    below = subprocess.Popen([sys.executable, "-c", "import time; print(1); time.sleep(60)"])
+    with below:
+        traffic = IoBytes(worker.pid)
+        assert not traffic.moved([below.pid], polling, others if idle else ())
+        for _ in range(2):
+            worker.do(who, 60)
+            assert traffic.moved([below.pid], polling, others if idle else ()) is moved
+        worker.do(OTHER, 60)
+        assert not traffic.moved([below.pid], polling)  # it compares with nothing: it is over
+        worker.do(OTHER, 60)
+        assert traffic.moved([below.pid], polling)
+        below.kill()
 
 
 def test_the_first_look_after_it_began_or_ended_to_poll_compares_with_nothing(

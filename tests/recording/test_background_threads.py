@@ -1,0 +1,27 @@
+"""What threads and programs beside a rank's operation do is no movement."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from installed import needs_torch
+from recording_support import PROGRAMS, hanglab, trigger_of
+
+from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.verdict import Status
+
+pytestmark = needs_torch
+
+
+def test_a_job_hangs_though_a_thread_of_each_rank_goes_on_logging(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*launcher, "--standalone", str(PROGRAMS / "logging_program.py"), str(tmp_path)]
+    done = hanglab("record", "--out", case, "--hang-after", "2", "--", *command, cwd=tmp_path)
+    assert done.returncode == 124, done.stderr
+    assert trigger_of(case)[0] == "no_progress"
+    assert (tmp_path / "log-0").read_text().count("alive") > 2
+    assert not (tmp_path / "log-0.over").exists()
+    found = analyze(case)
+    assert (found.status, found.culprits) == (Status.HUNG, [1])
