@@ -273,6 +273,8 @@ def branch_of(
                 return None
             _refuse_if_it_ended_alike(graph, equal, branch, parting, starts, [mine, theirs])
             return replace(branch, rounds=_rounds(reached))
+    if reached.targets(None) == {1} and _leads(graph, theirs, mine):
+        raise NotFollowed("it passed its peers' line, which made no call there")
     raise NotFollowed("no way through the source that was kept leads to both calls")
 
 

@@ -288,12 +288,23 @@ def _stretches(group_lags: list[GroupLag], rank: int) -> int:
     """Operations of the rank before which some member of its group worked.
 
     Without marks of its steps this is what a job repeats: several operations in a row have next
-    to no work between them.
+    to no work between them.  As much as the member itself does on average: what stalls one of them
+    in every tenth step is no measure of the steps of all.
     """
-    own = np.concatenate([s.own.max(axis=1) for s in group_lags if rank in s.members])
-    # Once is not again and again.
-    usual = np.sort(own)[:-1].mean() if len(own) > 1 else own[0]
-    return max(1, int((own >= STRETCH_PART * usual).sum()))
+    mine = [lag for lag in group_lags if rank in lag.members]
+    usual = {peer: _usual_work(mine, peer) for lag in mine for peer in lag.members}
+    base = STRETCH_PART * float(np.median([*usual.values()]))
+    worked = 0
+    for lag in mine:
+        least = [STRETCH_PART * usual[p] if usual[p] >= base else np.inf for p in lag.members]
+        worked += int((lag.own >= np.array(least)).any(axis=1).sum())
+    return max(1, worked)
+
+
+def _usual_work(group_lags: list[GroupLag], rank: int) -> float:
+    """Nanoseconds that a rank works before an operation on average; once is not again and again."""
+    own = np.concatenate([s.own[:, s.members.index(rank)] for s in group_lags if rank in s.members])
+    return float(np.sort(own)[:-1].mean() if len(own) > 1 else own[0])
 
 
 def _lateness(group_lags: list[GroupLag], rank: int, edges: Times) -> Lateness:

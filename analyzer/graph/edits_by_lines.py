@@ -6,6 +6,7 @@ peers wait in, or turned the two round.
 
 from __future__ import annotations
 
+from hanglab.analyzer.flight_recorder.columns import Entries, Frame
 from hanglab.analyzer.graph.left_order import LeftOrder
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
@@ -42,9 +43,26 @@ def edit_by_lines(
     }
     if not before:
         return None
+    if _passes_over_backward(entries, departure.index, there):
+        return Edit.LEFT_OUT
     if here == there:
         # A line that never called on this group has taken it for the other one.
         return Edit.SWAPPED if tuple(mine.stack) in before and not left_out else None
     if tuple(mine.stack) not in before:
         return Edit.SWAPPED
     return Edit.LEFT_OUT if left_out else None
+
+
+def _passes_over_backward(entries: Entries, index: int, line: Frame) -> bool:
+    """True if a call comes twice at once, and in the round before a backward pass made all between.
+
+    Its reductions, one for each bucket of gradients, are of one ``line``, and left out as one.
+    """
+    alike = [row for row in range(index) if entries.stack[row] == entries.stack[index]]
+    if len(alike) < 2 or alike[-1] != index - 1:
+        return False
+    between = [entries.stack_at(row) for row in range(alike[-2] + 1, alike[-1])]
+    return bool(between) and all(
+        call_site(stack) == line and any("torch/autograd/" in frame.file for frame in stack)
+        for stack in between
+    )

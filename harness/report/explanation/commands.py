@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ class CommandSubject:
     process: ProcessPlace
     case: Path | None
     stderr: Path | None
+    #: What ended it; None where none is known.
+    signal: int | None = None
 
     @property
     def pid(self) -> str | None:
@@ -44,7 +47,9 @@ def commands(subject: Subject) -> tuple[ShellLine, ...]:
     several = len(subject.hosts) > 1
     for rank in subject.culprits[:MOST_RANKS] or (subject.waiting or (0,))[:1]:
         process = subject.process(rank)
-        target = CommandSubject(process, subject.folder, _stderr(subject, rank))
+        target = CommandSubject(
+            process, subject.folder, _stderr(subject, rank), _signal(subject, rank)
+        )
         for name in text_of(cause).commands:
             command = COMMANDS[name](target)
             if command is not None:
@@ -66,6 +71,11 @@ def _stderr(subject: Subject, rank: int) -> Path | None:
     # Several ranks of a host may write to one file, which lies beside their folders.
     shared = view.case.folder.parents[1] / files.HOST_STDERR.name
     return own if own.is_file() or not shared.is_file() else shared
+
+
+def _signal(subject: Subject, rank: int) -> int | None:
+    view = subject.view(rank)
+    return view.exit.signal if view is not None and view.exit is not None else None
 
 
 def _path(path: Path) -> str:
@@ -101,6 +111,27 @@ def _tail(target: CommandSubject) -> ShellLine | None:
     return ShellLine(f"tail -n 40 {_path(target.stderr)}", "the end of what it printed")
 
 
+def _core_dump(target: CommandSubject) -> ShellLine | None:
+    if target.signal not in _DUMPING_CORE:
+        return None
+    return ShellLine("coredumpctl list --no-pager | tail -n 5", "whether there is a core dump")
+
+
+#: Signals whose default action dumps core (signal(7)).
+_DUMPING_CORE = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGQUIT,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+    }
+)
 _HERE = frozenset({"entries", "stragglers", "stderr"})
 COMMANDS: dict[str, Callable[[CommandSubject], ShellLine | None]] = {
     "stack": _of_process("py-spy dump --pid PID", "where it is now"),
@@ -146,9 +177,7 @@ COMMANDS: dict[str, Callable[[CommandSubject], ShellLine | None]] = {
         "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'", "what was killed"
     ),
     "kernel_log": _of_host("dmesg -T | tail -n 50", "what the kernel says"),
-    "core_dump": _of_host(
-        "coredumpctl list --no-pager | tail -n 5", "whether there is a core dump"
-    ),
+    "core_dump": _core_dump,
     "blocked_tasks": _of_host(
         "dmesg -T | grep -iE 'blocked for more than|not responding'",
         "which file system or disk is meant",

@@ -300,7 +300,7 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
             return f"; {who} waited {words['lost']} for {it}"
         waits = f"; {who} wait{'s' if one else ''}"
         if verdict.effect.ms_per_step:
-            return f"{waits} {words['lost']} of every step for {it} ({words['share']} of a step)"
+            return f"{waits} {words['lost']} a step for {it} ({words['share']} of the time)"
         return f"{waits} for {it} {words['share']} of the time"
     if verdict.status is Status.FAILED:
         return _failed(subject, begun, it)

@@ -15,6 +15,8 @@ from hanglab.analyzer.verdict import Cause, Finding
 #: A group, the line that calls on it, and the line of the program that leads there.
 Call = tuple[str, int, int]
 WORLD, PAIR = "0", "2"
+#: Line of a backward pass, which reduces gradients from within torch.
+BACKWARD, PACKAGES = 30, "/v/lib/python3.11/site-packages"
 THREAD = {"thread_id": "140", "thread_name": "main"}
 
 
@@ -38,6 +40,8 @@ def job(
             numbers[own] += 1
             frames = line_frames(line)
             frames[-1]["line"] = way
+            if line == BACKWARD:
+                frames[0] = {**frames[0], "filename": f"{PACKAGES}/torch/autograd/graph.py"}
             extra = {**THREAD, "frames": frames}
             done = at < len(calls) - 1
             rows.append(Row("all_reduce", numbers[own], own, done=done, extra=extra))
@@ -61,6 +65,14 @@ def test_a_call_again_by_a_way_of_its_own_came_before_the_other(
     (finding,) = job(rounds, 5, {**last, 3: [call(PAIR, line, way)]}, (2, 3))
     assert (finding.cause, finding.culprits) == (cause, [3])
     assert ("before which the order of all its peers has" in finding.summary) == (way == 77)
+
+
+def test_a_call_twice_at_once_left_out_the_backward_pass_in_between() -> None:
+    """Its two reductions are of one line: a rank whose gradients are not all needed makes none."""
+    rounds = [call(WORLD, BACKWARD), call(WORLD, BACKWARD), call(PAIR, 21)]
+    last = {rank: [call(WORLD, BACKWARD)] for rank in range(3)}
+    (finding,) = job(rounds, 5, {**last, 3: [call(PAIR, 21)]}, (2, 3))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [3])
 
 
 def test_one_line_that_calls_on_both_groups_did_so_in_another_order() -> None:

@@ -30,11 +30,11 @@ OF_CORPUS = {
     ),
     "local/slow_every_tenth.fault": (
         "Rank 2 takes longer than ranks 0, 1 and 3, in every 10th step, at "
-        "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34% of a step)."
+        "slow_every_tenth.py:14 (evaluate); they wait 14 ms a step for it (34% of the time)."
     ),
     "torchrun/slow_every_tenth.fault": (
         "Rank 2 takes longer than ranks 0, 1 and 3, in every 10th step, at "
-        "slow_every_tenth.py:14 (evaluate); they wait 8 ms of every step for it (27% of a step)."
+        "slow_every_tenth.py:14 (evaluate); they wait 8 ms a step for it (27% of the time)."
     ),
     "nccl-emulated/more_than_fits.fault": (
         "Rank 1 ran out of GPU memory at more_than_fits.py:21 (more_than_fits); the job failed."
@@ -117,7 +117,7 @@ OF_CORPUS = {
     ),
     "local/slow_input.fault": (
         "Rank 1 gets its input later than ranks 0, 2 and 3 in section dataloader; they wait 65 "
-        "ms of every step for it (78% of a step)."
+        "ms a step for it (78% of the time)."
     ),
     "local/cpu_throttled.fault": (
         "Rank 2 is throttled to its processor quota; ranks 0, 1 and 3 wait for it 29% of the time."
@@ -187,19 +187,19 @@ OF_CORPUS = {
     ),
     "local/slow_backward.fault": (
         "Rank 2 takes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
-        "(backward); they wait 38 ms of every step for it (57% of a step)."
+        "(backward); they wait 38 ms a step for it (57% of the time)."
     ),
     "local/slow_host.fault": (
         "Rank 1 does no more work than rank 0 and gets less of its processor; rank 0 waits 44 ms "
-        "of every step for it (67% of a step)."
+        "a step for it (67% of the time)."
     ),
     "local/gc_pause.fault": (
-        "Rank 1 collects garbage by its own clock; ranks 0, 2 and 3 wait 12 ms of every step for "
-        "it (44% of a step)."
+        "Rank 1 collects garbage for longer than ranks 0, 2 and 3; they wait 12 ms a step for it "
+        "(44% of the time)."
     ),
     "local/imbalance_by_length.fault": (
-        "Rank 1 gets larger batches than rank 0 and computes longer; rank 0 waits 40 ms of every "
-        "step for it (59% of a step)."
+        "Rank 1 gets larger batches than rank 0 and computes longer; rank 0 waits 40 ms a "
+        "step for it (59% of the time)."
     ),
     "local/imbalance_in_turns.fault": (
         "Whichever rank has the largest batch is late: ranks wait for each other 46% of the time."

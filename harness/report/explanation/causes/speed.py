@@ -107,13 +107,13 @@ STRAGGLER = {
         references=("https://docs.kernel.org/accounting/psi.html", "NVIDIA/nccl#1017"),
     ),
     "gc_pause": CauseText(
-        says=("{Who} collect{s} garbage by {its} own clock",),
+        says=("{Who} collect{s} garbage for longer than {peers}",),
         what="Python's cyclic garbage collector stops a rank at moments of its own.",
         proof="Collections that the recorder timed, beside the time that its peers lost.",
         mistaken_for={"slow_compute": "collections are timed; without them they look like work"},
         mend=(
-            "Call gc.freeze() after the model is built and gc.collect() on all ranks at the same "
-            "step, with gc.disable().",
+            "Call gc.freeze() once what lives long is built: it is searched no more. Else "
+            "gc.disable(), and gc.collect() on all ranks at the same step.",
         ),
         commands=("stragglers",),
         references=("https://docs.python.org/3/library/gc.html", "pytorch/torchtitan#148"),
