@@ -333,7 +333,8 @@ def _host_wait_summary(facts: CaseFacts) -> str:
         for rank in sorted({other for wait in waits.values() for other in wait.on})
         if rank in calls
     ]
-    return f"{_HANGS[:-1]}: {'; '.join(told)}. Who of them had to act first cannot be told."
+    who = "Who of them had to act first" if len(told) > 1 else "Who was to end that"
+    return f"{_HANGS[:-1]}: {'; '.join(told)}. {who} cannot be told."
 
 
 def _before_restart(facts: CaseFacts) -> list[Evidence]:

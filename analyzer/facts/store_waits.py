@@ -114,6 +114,8 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
     setters = _setters(facts, view, mine)
     if len(setters) != 1:
         by_number = _set_by_number(facts, mine)
+        if by_number is None and (other := _set_in_its_turn(facts, mine)) is not None:
+            return StoreWait(mine.key, other[0], True, poll, instead=other[1])
         if by_number is None:
             return StoreWait(mine.key, None, False, poll)
         own, place = by_number
@@ -179,6 +181,26 @@ def _in_another_spelling(facts: CaseFacts, wait: StoreKeyUse) -> str:
         ):
             return key
     return ""
+
+
+def _set_in_its_turn(facts: CaseFacts, wait: StoreKeyUse) -> tuple[int, str] | None:
+    """The one rank that sets such keys, and the one that it set when others came to wait for this.
+
+    Of several: of one nobody knows which of the two has the key wrong.
+    """
+    uses = {
+        rank: use
+        for rank, view in facts.ranks.items()
+        for use in view.read(files.STORE_KEYS)
+        if (use.kind, use.prefix, _pattern(use.key)) == ("set", wait.prefix, _pattern(wait.key))
+    }
+    waits = [_awaited(view)[0] for view in facts.ranks.values()]
+    alike = [w for w in waits if w is not None and (w.prefix, w.key) == (wait.prefix, wait.key)]
+    if len(uses) != 1 or len(alike) < 2 or facts.inputs.missing_ranks:
+        return None
+    ((rank, use),) = uses.items()
+    in_turn = use.operations[-1:] == wait.operations[-1:] and use.earlier == wait.earlier != ""
+    return (rank, use.key) if in_turn and use.key != wait.key else None
 
 
 def _is_padded(number: str) -> bool:

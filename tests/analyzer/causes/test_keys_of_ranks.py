@@ -180,3 +180,35 @@ def test_who_spells_its_key_unlike_all_others_is_wrong(tmp_path: Path) -> None:
 def test_of_two_spellings_nobody_knows_the_right_one(tmp_path: Path) -> None:
     verdict = conclude(awaiting(tmp_path, "go/3", ["", "", "", "go/03"], 0))
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+
+
+def published(waiters: int, instead: str, waited_at: int = 15) -> dict[int, list[StoreKeyUse]]:
+    """Rank 0 alone sets keys, ``instead`` last; so many others wait for the next one."""
+    times = [5, 10, 15]
+    found = {0: [StoreKeyUse("set", instead, earlier="v/2", count=4, operations=times)]}
+    for rank in range(1, 1 + waiters):
+        at = [5, 10, waited_at]
+        wait = StoreKeyUse("wait", "v/3", earlier="v/2", count=4, operations=at, waiting=True)
+        found[rank] = [wait]
+    return found
+
+
+def test_who_alone_sets_keys_and_set_another_in_its_turn_keeps_all_waiting(tmp_path: Path) -> None:
+    waits = host_waits(told(tmp_path, published(3, "v/4")))
+    assert {rank: wait.on for rank, wait in waits.items()} == {1: (0,), 2: (0,), 3: (0,)}
+    assert all("set 'v/4' when it was this one's turn" in wait.words for wait in waits.values())
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        published(1, "v/4"),  # of two ranks nobody knows which has the key wrong
+        published(3, "v/4", waited_at=20),  # of another turn
+    ],
+)
+def test_else_nobody_knows_whose_key_it_is(
+    uses: dict[int, list[StoreKeyUse]], tmp_path: Path
+) -> None:
+    waits = host_waits(told(tmp_path, uses))
+    assert all(wait.on == () for wait in waits.values())
+    assert all("no one rank is known to set it" in wait.words for wait in waits.values())
