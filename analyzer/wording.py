@@ -12,6 +12,8 @@ from hanglab.analyzer.verdict import Location
 UNTOLD: Final = ", and nothing tells which of them is wrong"
 #: Ends before the peers of a rank that has a round more to do than they.
 MORE_INPUT: Final = "more input than"
+#: Of a rank that has not come to what others wait in.
+NEVER_ENTERED: Final = "never entered"
 #: How the place of a rank is told that has left a loop which its peers are in.
 BEHIND_LOOP: Final = "behind the loop"
 #: Of two whose messages would be one but for a tag or a group; by what follows at the end.

@@ -218,7 +218,9 @@ class RingReader:
         vote = None if any(p2p) else self._departures.vote(ranks)
         deviating = () if any(p2p) else self._out_of_order(cycle, vote)
         wrong_group = None
-        if full and not any(p2p):
+        lacking = any(one.absent or one.unknown for one in cycle.places.values())
+        if full and not any(p2p) and lacking:
+            # Else all have issued all of it: what differs is the order.
             wrong_group = self._wrong_group(cycle, calls)
         if wrong_group is not None and wrong_group.deviating is not None:
             deviating = (wrong_group.deviating,)

@@ -355,8 +355,7 @@ class _SimulatedCheck:
         others = self._other_labels(tested)
         label = self._label(finding, self._culprits, tested)
         besides = (
-            f" So would {_listed(others.values())}; operations that follow, in a longer buffer, "
-            "would tell them apart."
+            f" So would {self._listed(others.values())}; nothing that follows tells them apart."
             if others
             else ""
         )
@@ -367,8 +366,8 @@ class _SimulatedCheck:
             alternatives.append((Cause.COLLECTIVE_MISMATCH, [waiter], ALTERNATIVE))
         return _with_evidence(
             self._proposal,
-            f"Simulated: {who} {_listed(tested.reproduced)} brings about what was found; without "
-            f"it the others go on.{besides}",
+            f"Simulated: {who} {self._listed(tested.reproduced)} brings about what was found; "
+            f"without it the others go on.{besides}",
             alternatives=alternatives,
             **label,
         )
@@ -384,7 +383,7 @@ class _SimulatedCheck:
             return {}
         cause = Cause.COLLECTIVE_MISMATCH
         who = f"{'' if len(ranks) == 1 else 'one of '}{name_ranks(ranks)}"
-        told = f"that does not bring about what was found, but {who} {_listed(left)} does"
+        told = f"that does not bring about what was found, but {who} {self._listed(left)} does"
         if set(left) == {_Fault.REGROUPED}:
             told = f"{who} called on a group what was to be called on another one"
         summary = f"{_without_untold(finding.summary)}; simulated, {told}."
@@ -437,7 +436,7 @@ class _SimulatedCheck:
         if len(left) == 1 and tested[left[0]].reproduced and not doubtful:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
-            f"rank {rank} {_listed([self._simplest(rank, one)])}"
+            f"rank {rank} {self._listed([self._simplest(rank, one)])}"
             for rank, one in tested.items()
             if one.reproduced
         ][:LISTED_ROWS]
@@ -447,8 +446,8 @@ class _SimulatedCheck:
                 changed |= self._without(finding, fallen, left)
             return _with_evidence(
                 self._proposal,
-                f"Simulated: each of these brings about what was found: {'; '.join(words)}. The "
-                "lines of the ranks in the program, or longer buffers, would tell them apart.",
+                f"Simulated: each of these brings about what was found: {'; '.join(words)}. "
+                "Nothing recorded tells them apart.",
                 **changed,
             )
         if words and (message or against):
@@ -514,6 +513,12 @@ class _SimulatedCheck:
         still_open = ~entries.retired & (entries.state != State.COMPLETED)
         return len(np.unique(entries.thread[still_open])) > 1
 
+    def _listed(self, faults: Iterable[CandidateFault]) -> str:
+        words = _WORDS
+        if self._cause is Cause.GROUP_ORDER:
+            words = {**_WORDS, _Fault.LATE: "calling something else before what the others wait in"}
+        return " or ".join(dict.fromkeys(words[fault] for fault in faults))
+
     def _is_of_one_line(self) -> bool:
         """True if all calls that differ are of one line of the program."""
         found = self._divergence()
@@ -539,9 +544,8 @@ class _SimulatedCheck:
         label = {"summary": summary} | self._label(finding, [rank], tested)
         return _with_evidence(
             self._proposal,
-            f"Simulated: only rank {rank} {_listed([self._simplest(rank, tested)])} brings about "
-            "what was found; "
-            f"a fault of {name_ranks(fallen)} does not.",
+            f"Simulated: only rank {rank} {self._listed([self._simplest(rank, tested)])} brings "
+            f"about what was found; a fault of {name_ranks(fallen)} does not.",
             culprits=[rank],
             victims=sorted({*finding.victims, *fallen}),
             location=location(current_call(self._graph, rank)) or finding.location,
@@ -573,7 +577,3 @@ def _is_on_another_group(one: Unmatched) -> bool:
     """True if the peer waits in a message of another group than the one that lacks its half."""
     instead = one.instead
     return instead is not None and instead.seq is None and instead.group != one.call.group
-
-
-def _listed(faults: Iterable[CandidateFault]) -> str:
-    return " or ".join(dict.fromkeys(_WORDS[fault] for fault in faults))

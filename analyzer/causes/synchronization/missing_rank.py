@@ -13,7 +13,7 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, LIKELY_ALTERNATIVE, SEEN, TIED
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
-from hanglab.analyzer.wording import break_off, name_ranks
+from hanglab.analyzer.wording import NEVER_ENTERED, break_off, name_ranks
 from hanglab.recorder.case.operations import op_of
 
 
@@ -275,13 +275,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
         words.append("As many wait for them: these may have one operation too many instead.")
     if graph.open:
         words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")
-    paused = {sink.rank: sink.paused_s for sink in sinks if sink.paused_s is not None}
-    if paused:
-        words.append(
-            f"{name_ranks([*paused]).capitalize()} had done nothing for "
-            f"{max(paused.values()):.1f} s when that was dumped: what leaves no entry, such as a "
-            "first checkpoint, may take as long, and a later dump would tell."
-        )
+    paused = [sink for sink in sinks if sink.paused_s is not None]
     by_rounds = [sink.rank for sink in sinks if sink.by_rounds]
     if by_rounds:
         words.append(
@@ -308,7 +302,8 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
         if concluded or by_rounds
         else SEEN,
         summary=" ".join(words),
-        evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
+        evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]]
+        + [_pause(sink.rank, sink.paused_s) for sink in paused[:LISTED_ROWS] if sink.paused_s],
         advice=cause.advice,
     )
 
@@ -326,6 +321,15 @@ def _awaited(sinks: list[Sink], outside: list[int]) -> str:
     return f"what the others wait in: {', '.join(shown)}{more}"
 
 
+def _pause(rank: int, seconds: float) -> Evidence:
+    return Evidence(
+        SOURCE,
+        rank,
+        f"had done nothing for {seconds:.1f} s when that was dumped: what leaves no entry, such as "
+        "a first checkpoint, may take as long, and a later dump would tell",
+    )
+
+
 def _evidence(sink: Sink) -> Evidence:
     last = f"; its last call was {name_call(sink.last)}" if sink.last is not None else ""
     if sink.unstarted:
@@ -335,5 +339,5 @@ def _evidence(sink: Sink) -> Evidence:
     elif sink.stopped_device:
         detail = f"unfinished although peers finished it{last}"
     else:
-        detail = f"never entered {name_call(sink.awaited)}{last}"
+        detail = f"{NEVER_ENTERED} {name_call(sink.awaited)}{last}"
     return Evidence(SOURCE, sink.rank, detail)

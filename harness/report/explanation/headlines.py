@@ -12,7 +12,15 @@ from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
-from hanglab.analyzer.wording import BEHIND_LOOP, LET_GO, MISS, MISS_BY, MORE_INPUT, UNTOLD
+from hanglab.analyzer.wording import (
+    BEHIND_LOOP,
+    LET_GO,
+    MISS,
+    MISS_BY,
+    MORE_INPUT,
+    NEVER_ENTERED,
+    UNTOLD,
+)
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
@@ -199,6 +207,12 @@ def _add_absence(words: Words, subject: Subject) -> None:
     """Fields on what keeps the one rank away that others wait for: its device, or its host."""
     if subject.is_outside:
         words["outside"] = ""
+    came = {item.rank for item in subject.verdict.evidence if item.detail.startswith(NEVER_ENTERED)}
+    waiters = set(subject.culprits) - came
+    if is_undecided(subject) and len(came) == len(waiters) == 1 and subject.verdict.collective:
+        (waiter,), (absent,) = waiters, came & set(subject.culprits) or {None}
+        if absent is not None:
+            words["pair"] = f"Rank {waiter} waits in {words['shared']}, which rank {absent}"
     sink, stopped = subject.lone_sink, None
     if sink is not None and subject.facts is not None:
         stopped = subject.facts.blocked(sink.rank)

@@ -91,6 +91,7 @@ TEXTS = {
             "The device of {who} has not begun {unstarted}, and nothing older on it is open",
             "The device of {who} has stopped in {concluded}: nothing else explains what is open",
             "{Who} {is_} not in any operation{outside} but at {place}",
+            "{pair} has not entered, and nothing tells which of them is wrong",
             "{Who} never entered what {peers} {wait} in{at}",
             "{Who} did not come",
         ),
