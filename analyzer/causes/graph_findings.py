@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hanglab.analyzer.causes.synchronization.cycles import (
     added_findings,
     cycle_findings,
@@ -44,6 +46,16 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
     return findings or lone_step_findings(graph)
 
 
+def _wait_for_each_other(graph: WaitForGraph, ranks: Sequence[int]) -> bool:
+    """True if each of several ranks is seen to wait, and for nobody but others of them."""
+    awaited: dict[int, set[int]] = {}
+    for wait in graph.waits:
+        awaited.setdefault(wait.call.rank, set()).update(wait.on)
+    return len(ranks) > 1 and all(
+        rank in awaited and awaited[rank] and awaited[rank] <= set(ranks) for rank in ranks
+    )
+
+
 def open_finding(graph: WaitForGraph) -> Finding | None:
     """An inconclusive finding where ranks wait and nothing proves for whom; else None."""
     if synchronization_findings(graph):
@@ -58,7 +70,9 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
     known = [sink.rank for sink in unexplained_sinks(graph) if not sink.hidden]
     waiting = sorted({wait.call.rank for wait in graph.waits})
     first = graph.waits[0].call
-    if unknown:
+    if _wait_for_each_other(graph, unknown):
+        words = f"{name_ranks(unknown)} wait for each other, and who is out of turn cannot be told"
+    elif unknown:
         words = f"whether {name_ranks(unknown)} came cannot be told without more evidence"
     elif known:
         words = (

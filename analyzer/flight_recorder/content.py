@@ -175,7 +175,9 @@ def _partial(dump: RankDump) -> bool:
     if entries.counts_p2p:
         return False
     for pg_id, status in dump.status.items():
-        seqs = entries.seq[entries.pg_id == pg_id]
-        if status.enqueued and (not len(seqs) or int(seqs.max()) < status.enqueued):
+        mine = entries.pg_id == pg_id
+        # The last one enqueued may be a send or receive, which have numbers of their own.
+        numbers = np.concatenate((entries.seq[mine], entries.p2p_seq[mine]))
+        if status.enqueued and (not len(numbers) or int(numbers.max()) < status.enqueued):
             return True
     return False

@@ -183,8 +183,10 @@ def _without_one(
         place = _place_of(mine, *at)
     else:
         place = next((i for i, step in enumerate(mine) if not step.finished), None)
-    if place is None or (at is None and _is_matched(last, culprit, mine[place])):
+    if place is None:
         return None
+    if at is None and _is_matched(last, culprit, mine[place]):
+        return last  # That fault it is not.
     del mine[place]
     return last.with_steps(culprit, mine)
 
@@ -310,8 +312,10 @@ def _without_open_message(
     """Without the first unfinished send or receive of those that its dump has (in ``last``)."""
     known = last.steps[culprit]
     message = next((s for s in known if s.number is None and not s.finished), None)
-    if message is None or _is_matched(last, culprit, message):
+    if message is None:
         return None
+    if _is_matched(last, culprit, message):
+        return last  # That fault it is not.
     left = [step for step in served.steps[culprit] if step is not message]
     return served.with_steps(culprit, left) if len(left) < len(served.steps[culprit]) else None
 

@@ -13,6 +13,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
     Arguments,
     Bool,
+    Entries,
     Frame,
     Int64,
     Operation,
@@ -166,6 +167,12 @@ def _spans(calls: Calls) -> dict[tuple[int, int], tuple[int, int]]:
     }
 
 
+def _counts_messages(entries: Entries, group: str) -> bool:
+    """True if the number of what a group enqueued last may be that of a send or receive."""
+    messages = entries.in_group(group) & (entries.is_p2p | (entries.p2p_seq > 0))
+    return entries.counts_p2p or bool(messages.any())
+
+
 class _View:
     """Rows of the table out of the columns of the calls."""
 
@@ -255,7 +262,7 @@ class _View:
             return Absent.NOT_RECORDED
         known = [pg_id for pg_id, name in dump.names.items() if name == group.name]
         enqueued = [dump.status[pg_id].enqueued for pg_id in known if pg_id in dump.status]
-        numbered = dump.entries is None or not dump.entries.counts_p2p
+        numbered = dump.entries is None or not _counts_messages(dump.entries, group.name)
         if numbered and any(value is not None and value >= seq for value in enqueued):
             return Absent.NOT_RECORDED
         if dump.damage or dump.boundary_only:

@@ -6,8 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hanglab.analyzer.errors import InputError
-from hanglab.analyzer.flight_recorder import DumpError, Loaded, load_folder, load_many
+from hanglab.analyzer.flight_recorder import DumpError, Loaded, load_many
+from hanglab.analyzer.flight_recorder.loading import identity
 from hanglab.analyzer.verdict import Unusable
+from hanglab.analyzer.worlds.folder import read_worlds
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase
@@ -15,6 +17,8 @@ from hanglab.recorder.case.reader import CaseReader, NotACase
 
 def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
     """Dumps of the given ranks (default: all), with stacks where a Case has them.
+
+    Of a folder with files of several jobs, or attempts, those of the largest one.
 
     Raises NotADirectoryError if ``path`` is no folder, InputError if it is a Case that cannot
     be read.
@@ -24,7 +28,7 @@ def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
     except NotACase as error:
         if (path / folders.HOSTS).is_dir():
             raise InputError(str(error), error.advice) from error
-        return load_folder(path, ranks=ranks)
+        return _largest_world(path, ranks)
     items: list[tuple[bytes, int | None, str]] = []
     for rank in case.ranks:
         if ranks is not None and rank.rank not in ranks:
@@ -43,3 +47,9 @@ def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
             loaded.dumps.append(result)
     loaded.dumps.sort(key=lambda dump: dump.rank)
     return loaded
+
+
+def _largest_world(path: Path, ranks: Collection[int] | None) -> Loaded:
+    world = read_worlds(path, identity)[0]
+    dumps = [dump for dump in world.mapped.results if ranks is None or dump.rank in ranks]
+    return Loaded(dumps, [*world.mapped.unusable, *world.set_aside])

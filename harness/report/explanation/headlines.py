@@ -298,7 +298,7 @@ def _told(subject: Subject, place: Location | None) -> str:
 def _end(subject: Subject, words: Words, begun: str) -> str:
     """The end of the sentence: who waits, for how long or how much, and where."""
     verdict = subject.verdict
-    waiting = subject.waiting
+    waiting = subject.waiting_for_culprits
     if not waiting or (not verdict.culprits and len(waiting) == subject.world_size):
         waited = subject.waited_s
         return f"; nothing has moved for {duration(waited)}" if waited else ""

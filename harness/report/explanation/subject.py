@@ -13,6 +13,7 @@ from hanglab.analyzer.code_owners import FrameLike
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Sink
+from hanglab.analyzer.hypotheses.implicated import waiting_for
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import Status, Verdict
@@ -54,6 +55,20 @@ class Subject:
         seen = {wait.call.rank for wait in graph.waits} | set(graph.host_waits)
         ended = {rank for rank, view in self.facts.ranks.items() if view.ended is not None}
         return tuple(sorted(victims & seen or victims - ended))
+
+    @cached_property
+    def waiting_for_culprits(self) -> tuple[int, ...]:
+        """Those who wait, without those of whom all that they wait for is somebody else.
+
+        There may be a second fault.
+        """
+        if self.facts is None or self.verdict.status is not Status.HUNG or not self.culprits:
+            return self.waiting
+        graph = self.facts.graph
+        reached = {*self.culprits, *waiting_for(graph, self.culprits)}
+        elsewhere = {w.call.rank for w in graph.waits if w.on and reached.isdisjoint(w.on)}
+        kept = tuple(rank for rank in self.waiting if rank in reached or rank not in elsewhere)
+        return kept or self.waiting
 
     @cached_property
     def waited_s(self) -> float | None:

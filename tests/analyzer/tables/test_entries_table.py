@@ -225,6 +225,32 @@ def test_on_gloo_numbers_of_the_last_operation_count_messages() -> None:
     assert [words(row) for row in table.rows][-1] == ["all_reduce", "not entered"]
 
 
+def test_on_nccl_numbers_of_the_last_operation_may_be_of_a_message() -> None:
+    """Rank 1 has sent nine times since, and not entered the third collective."""
+    send = {"profiling_name": "nccl:send 1->0", "is_p2p": True, "collective_seq_id": 2}
+    calls = [entry(0), entry(1), *(entry(2 + n, p2p_seq_id=1 + n, **send) for n in range(9))]
+    status = {"0": {"last_enqueued_collective": 9, "last_completed_collective": 9}}
+    table = entries_table(loaded(dump(), dump(calls, pg_status=status)))
+    told = [words(row) for row in table.rows if row.seq == 3]
+    assert told == [["all_reduce", "not entered"]]
+
+
+def test_files_of_another_job_are_not_mixed_in(tmp_path: Path) -> None:
+    """What a verdict sets aside stands in no table of the same folder, either."""
+    actors = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
+    hour = 3_600_000_000_000
+    for rank in range(3):
+        (tmp_path / f"actor_rank_{rank}").write_bytes(torch_pickle(dump(pg_config=actors)))
+    for rank in range(2):
+        later = [entry(n, time_created_ns=1_700_000_000_000_000_000 + hour + n) for n in range(2)]
+        (tmp_path / f"rollout_rank_{rank}").write_bytes(torch_pickle(dump(later)))
+    table = entries_table(load_dumps(tmp_path))
+    assert [words(row) for row in table.rows] == [["all_reduce"] * 3] * 3
+    assert sorted(one.file for one in table.unusable) == ["rollout_rank_0", "rollout_rank_1"]
+    chosen = entries_table(load_dumps(tmp_path, ranks={1}))
+    assert chosen.ranks == [1]
+
+
 def test_a_rank_without_entries_has_an_empty_column() -> None:
     table = entries_table(loaded(dump(), without(dump(), "entries")))
     assert [words(row) for row in table.rows] == [["all_reduce", "not recorded"]] * 3

@@ -13,6 +13,7 @@ from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
 from hanglab.harness.report.explanation.headlines import duration
 from hanglab.harness.report.explanation.subject import ranks_name
+from tests.analyzer.flight_recorder.dump_builders import dump, entry, torch_pickle
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
@@ -222,6 +223,10 @@ OF_CORPUS = {
         "Either rank 0 or rank 1 issues other operations than the others; nothing has moved for "
         "17 min."
     ),
+    "rendered/stop-195": (
+        "Rank 0 waits in all_reduce_barrier #24 of default_pg, which rank 1 has not entered, and "
+        "nothing tells which of them is wrong; nothing has moved for 17 min."
+    ),
     "rendered/unmatched-11": (
         "Either rank 7 or rank 14 did not issue the other half of rank 14's recv from rank 7 of "
         "group_3; ranks 0-6, 8-13 and 15-23 have waited 17 min for it."
@@ -271,6 +276,33 @@ ALONE = {
 def test_the_first_sentence_names_the_culprit_and_the_wait(tmp_path: Path, entry: str) -> None:
     unpack_entry(CORPUS, entry, tmp_path / "case")
     assert explain_examined(examine(tmp_path / "case")).headline == OF_CORPUS[entry]
+
+
+def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(tmp_path: Path) -> None:
+    """Rank 0 passes another size to its group; of the other group rank 5 has stopped."""
+    groups = {"1": [0, 1, 2], "2": [3, 4, 5]}
+    config = {
+        name: {"name": name, "desc": f"part_{name}", "ranks": str(members)}
+        for name, members in {"0": list(range(6)), **groups}.items()
+    }
+    for rank in range(6):
+        name = "1" if rank < 3 else "2"
+        own = {**config}
+        del own["2" if rank < 3 else "1"]
+        rows = [entry(0)]
+        if rank != 5:
+            size = [[8, 2]] if rank == 0 else [[4, 2]]
+            waits = {"collective_seq_id": 1, "state": "scheduled", "retired": False}
+            sizes = {"input_sizes": size, "output_sizes": size}
+            late = {"time_discovered_completed_ns": None, "pg_id": 1}
+            rows.append(entry(1, process_group=(name, f"part_{name}"), **waits, **sizes, **late))
+        status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 1}}
+        made = dump(rows, pg_config=own, pg_status=status)
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    told = explain_examined(examine(tmp_path)).headline
+    assert told.startswith("Rank 0 called all_reduce"), told
+    assert "; ranks 1 and 2 " in told or "; they " in told, told
+    assert "3" not in told.rpartition(";")[2].partition(" for it")[0], told
 
 
 @pytest.mark.parametrize("cause", ALONE)
