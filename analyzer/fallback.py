@@ -22,7 +22,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, computes
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.collateral_exits import ended_at_once
+from hanglab.analyzer.facts.collateral_exits import ended_at_once, failures
 from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, ranks_that_wait_for_long, unusual_idle_time
@@ -288,7 +288,17 @@ def _hang_summary(facts: CaseFacts) -> str:
                 f"All ranks were ended by {names} within a second: somebody else ended the job, or "
                 "its launcher once one of them was gone; nothing shows which."
             )
+        known = failures(facts)
+        if met := sorted(failure.view.rank for failure in known if failure.differs):
+            return (
+                f"{name_ranks(met).capitalize()} ended in an operation in which a peer's data did "
+                "not fit: ranks called different operations, and which of them is wrong the "
+                "evidence does not show."
+            )
         ended = [rank for rank, view in sorted(facts.ranks.items()) if view.failed]
+        # Whom others ended did not fail.
+        by_others = {failure.view.rank for failure in known if failure.collateral}
+        ended = [rank for rank in ended if rank not in by_others] or ended
         return f"The job failed at {name_ranks(ended)}, but the evidence does not show why."
     outside = absent_ranks(facts) if facts.case else []
     if not outside and facts.graph.host_waits:

@@ -183,6 +183,27 @@ def test_an_attempt_that_fails_for_want_of_the_one_before_is_told_of_it(
     assert told is (message == "node lost")
 
 
+def test_whom_others_ended_did_not_fail_and_data_that_does_not_fit_is_told(rank: Path) -> None:
+    """A rank aborted over another size than its own; its launcher ended the other one."""
+    text = (
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  "
+        "[enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2112 vs "
+        "2048. Received data size doesn't match expected size. Is there a distributed collective "
+        "mismatch in your code?"
+    )
+    (rank / files.STDERR.name).write_text(text)
+    write(rank, files.EXIT, Exit(Clock(5_000, 5_000), signal=6))
+    case = rank.parents[3]
+    other = folders.make_private(folders.rank_folder(case, "host", 1, 0))
+    write(other, files.PROCESS, RankProcess(8, 1, 2, Clock(1_000, 1_000), Python("3.11")))
+    write(other, files.EXIT, Exit(Clock(6_000, 6_000), signal=15))
+    summary = conclude(from_case(case)).summary
+    assert summary.startswith("Rank 0 ended in an operation in which a peer's data did not fit")
+    lost = "terminate called\n  what():  Connection closed by peer [127.0.0.1]:4771"
+    (rank / files.STDERR.name).write_text(lost)
+    assert "failed at rank 0," in conclude(from_case(case)).summary
+
+
 @pytest.mark.parametrize("impossible", [2**62, -3])
 @pytest.mark.parametrize("whose", ["the job's", "the rank's"])
 def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
