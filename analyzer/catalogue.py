@@ -218,7 +218,7 @@ class Cause(str, Enum):
         "p2p_unmatched",
         Category.SYNCHRONIZATION,
         Stage.CYCLE,
-        "Pair every send with a receive from the same peer, in the same order.",
+        "Pair every send with a receive from the same peer, by one tag, in the same order.",
     )
 
     INPUT_STARVED = CauseRow(

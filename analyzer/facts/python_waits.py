@@ -13,6 +13,7 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.analyzer.facts.wait_channels import Channel, channel_of
 from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE, SEEN
+from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack, ThreadWait
 
 #: Waits that only another thread of the same process can end.
@@ -26,6 +27,14 @@ _WORDS = {
     "lock": "waits for a lock that nobody lets go",
     "loop": "runs an event loop that has neither timers nor sockets: a task awaits what nobody "
     "will set",
+}
+#: The same of a thread that the main one may wait for.
+_OF_ANOTHER = {
+    **{kind: words.partition(" that ")[0] for kind, words in _WORDS.items()},
+    "pool": "waits for a pool of processes",
+    "process": "waits for a process to end",
+    "selector": "waits for files or sockets",
+    "loop": "runs an event loop",
 }
 #: Places of a stack that stand for the same where the rank did not answer.
 _PLACES = (StackPlace.QUEUE, StackPlace.CONDITION, StackPlace.JOIN)
@@ -69,15 +78,24 @@ def _describe(view: RankView, wait: ThreadWait) -> str:
         end = dead[-1]
         how = f"signal {end.signal}" if end.signal is not None else f"code {end.code}"
         before.append(f"its process {end.name or end.pid} ended with {how}; ")
-    others = [
-        other.kind for other in view.waits if not other.main and other.os_thread_id is not None
-    ]
-    if others:
-        waits = "thread waits" if len(others) == 1 else "threads wait"
-        before.append(f"{len(others)} other {waits}; ")
+    others = [other for other in view.waits if not other.main and other.os_thread_id is not None]
+    if len(others) == 1:
+        words = _OF_ANOTHER.get(others[0].kind, "waits")
+        before.append(f"another thread{_line_of(view, others[0])} {words}; ")
+    elif others:
+        before.append(f"{len(others)} other threads wait; ")
     whose = f" ({wait.thread_name})" if wait.thread_name else ""
     # Last, as the line of the main thread stands behind it.
     return f"{''.join(before)}its main thread {_WORDS[wait.kind]}{whose}"
+
+
+def _line_of(view: RankView, wait: ThreadWait) -> str:
+    """``, at train.py:24 (ship),`` for the user's line of a thread; "" if none is known."""
+    for thread in _other_threads(view):
+        if thread.os_thread_id == wait.os_thread_id:
+            place = name_line(view.location(view.code.innermost_user(thread.frames)))
+            return f",{place}," if place else ""
+    return ""
 
 
 def _somebody_works(view: RankView) -> bool:

@@ -54,9 +54,9 @@ TEXTS = {
             "{place} before.",
             "At {place} it {own_wait}: see what was to end that, and wait with a timeout; in an "
             "event loop await what it has to complete itself.",
-            "At {place} take locks in one order on all threads, and none twice on one (``__del__`` "
-            "and handlers of signals run on it, too); in an event loop await what it has to "
-            "complete itself.",
+            "At {place} take locks in one order on all threads, none twice on one (``__del__`` "
+            "and handlers of signals run on it, too), and hold none while a thread waits for "
+            "something else; in an event loop await what it has to complete itself.",
         ),
         commands=("stack", "native_stack"),
         references=(_PY_SPY, "https://docs.python.org/3/library/threading.html"),
