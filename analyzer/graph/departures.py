@@ -206,6 +206,8 @@ class ProgramOrders:
         told = agreed or predicted == {Edit.LEFT_OUT}  # Of several no single edit is told.
         if Edit.SWAPPED in proved or not told or (tied and not proved):
             return None
+        if Edit.LEFT_OUT in proved and there is not None and self._made_unseen(longest.mine, there):
+            return None
         if Edit.SWAPPED in possible and (tied or self._in_one_loop(longest)):
             return None
         unheard = max(
@@ -230,6 +232,13 @@ class ProgramOrders:
             alike=here is not None and there is not None and here.numbers == there.numbers,
             call=None if here is None else (here.seq, here.numbers.lined),
         )
+
+    def _made_unseen(self, order: IssuedOrder, call: IssuedCall) -> bool:
+        """True if a rank has entered a collective by its counters alone: its ring lost when."""
+        progress = self._groups[call.place].progress.get(order.rank)
+        entered = progress.entered if progress is not None else None
+        shown = any(one.place == call.place and not one.message for one in order.issued)
+        return not (call.message or shown) and entered is not None and entered >= call.seq
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:
         """True if one line made both calls before: a loop over groups, which may go another way."""

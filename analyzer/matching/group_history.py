@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
@@ -58,12 +59,29 @@ def repeats_since(history: Sequence[Hashable], period: int) -> int:
 
 
 def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
-    """The next ``count`` operations if the pattern goes on; [] without a pattern."""
+    """The next ``count`` operations if the pattern goes on; [] without a pattern.
+
+    Where a call came several times at once, and not as often each time, nothing tells how often it
+    comes now.
+    """
     period = period_of(history)
-    if period is None:
+    if period is None or repeats_variously(history):
         return []
     pattern = list(history[-period:])
     return [pattern[i % period] for i in range(count)]
+
+
+def repeats_variously(history: Sequence[_Call]) -> bool:
+    """True if the last call came at once in earlier rounds as often as in no other.
+
+    The oldest run may have lost its beginning, so it tells only where it is the longest.
+    """
+    last = history[-1]
+    oldest, *runs = [(call, len([*run])) for call, run in groupby(history)]
+    lengths = {length for call, length in runs[:-1] if call == last}
+    if oldest[0] == last and runs and oldest[1] > max(lengths, default=0):
+        lengths.add(oldest[1])
+    return len(lengths) > 1
 
 
 def is_in_rounds(history: Sequence[_Call], call: _Call) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.entry_queries import thread_of
-from hanglab.analyzer.matching.group_history import period_of, repeats_since
+from hanglab.analyzer.matching.group_history import period_of, repeats_since, repeats_variously
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
@@ -177,6 +177,8 @@ def _patterns_at(
     for rows in [everything] if len(own) == len(everything) else [everything, own]:
         past = [_call(entries, row, unlined=unlined) for row in rows]
         period = period_of(past)
+        if period is not None and repeats_variously(past):
+            return now, []
         if period is not None and now in past[-period:]:
             patterns.append(_CallPattern(past[-period:], past[: repeats_since(past, period)]))
         elif rows is own and period is None:
