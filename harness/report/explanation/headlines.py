@@ -8,6 +8,7 @@ from typing import Any
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.late_steps import late_steps
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
@@ -254,6 +255,8 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
         if call is None:
             continue
         words[key] = shown(call.op) if key == "mine" else call_name(call)
+        if key == "theirs":
+            words["missed"] = _missed(subject, call)
         if same:
             words["same"] = call_name(call)
         elif key == "mine":
@@ -269,6 +272,24 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
             words[f"{key}_dtypes"] = shown(", ".join(dict.fromkeys(given.input_dtypes)), 80)
         if given.root is not None:
             words[f"{key}_root"] = f"root {given.root}"
+
+
+def _missed(subject: Subject, call: Call) -> str:
+    """The call that a rank left out; where those before it are alike, it may be one of these."""
+    lookup = subject.facts.graph.lookup if subject.facts is not None else None
+    entries = lookup.entries(call.rank) if lookup is not None else None
+    if lookup is None or entries is None or call.seq is None:
+        return call_name(call)
+    at = lookup.index_of(call.rank, call.group.name, call.seq - 1)
+    if at == ABSENT or (entries.operation_at(at).op, entries.arguments_at(at)) != (
+        call.op,
+        call.arguments,
+    ):
+        return call_name(call)
+    if call_site(entries.stack_at(at)) != call_site(call.stack):
+        return call_name(call)
+    op, _, rest = call_name(call).partition(f" #{call.seq}")
+    return f"one {op}{rest}, #{call.seq} at the latest,"
 
 
 def _at_line(call: Call) -> str:

@@ -17,7 +17,7 @@ FIELDS = {
     *("Who", "who", "s", "es", "is_", "has", "does", "its", "it", "peers", "are", "at", "by_line"),
     *("place", "call", "message", "differing", "same", "next", "theirs", "told", "share"),
     *("in_section", "how_often", "mine", "shared", "members", "wait", "kept", "let_go", "more"),
-    *("own_message", "pair"),
+    *("own_message", "pair", "missed"),
     *("stopped", "unstarted", "concluded", "outside", "by_size", "both", "miss", "misfit"),
     *("own_wait", "held_ranks", "one_held", "whom"),
     *(f"{whose}_{what}" for whose in ("mine", "theirs") for what in ("sizes", "dtypes", "root")),

@@ -13,7 +13,7 @@ from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
 from hanglab.harness.report.explanation.headlines import duration
 from hanglab.harness.report.explanation.subject import ranks_name
-from tests.analyzer.flight_recorder.dump_builders import dump, entry, torch_pickle
+from tests.analyzer.flight_recorder.dump_builders import dump, entry, frames, torch_pickle
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
@@ -303,6 +303,32 @@ def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(tmp_path
     assert told.startswith("Rank 0 called all_reduce"), told
     assert "; ranks 1 and 2 " in told or "; they " in told, told
     assert "3" not in told.rpartition(";")[2].partition(" for it")[0], told
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("nccl:all_reduce", "left out one all_reduce of default_pg, #6 at the latest, and went on"),
+        ("nccl:all_gather", "left out all_reduce #6 of default_pg and went on"),
+    ],
+)
+def test_of_calls_that_are_alike_any_may_be_the_one_left_out(
+    tmp_path: Path, before: str, told: str
+) -> None:
+    """Rank 1 is a call behind, and in what its peers call after all of theirs."""
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
+    waits = {"state": "scheduled", "retired": False, "time_discovered_completed_ns": None}
+    status = {"0": {"last_enqueued_collective": 6, "last_completed_collective": 5}}
+    for rank in range(3):
+        rows = [entry(number) for number in range(4)]
+        rows.append(entry(4, profiling_name=before))
+        late = {"profiling_name": "nccl:broadcast", "frames": frames(15, 20)} if rank == 1 else {}
+        rows.append(entry(5, **late, **waits))
+        made = dump(rows, pg_config=config, pg_status=status)
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    found = examine(tmp_path)
+    found.verdict.cause = Cause.SKIPPED_COLLECTIVE
+    assert told in explain_examined(found).headline
 
 
 @pytest.mark.parametrize("cause", ALONE)

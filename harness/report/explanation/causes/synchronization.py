@@ -38,7 +38,7 @@ TEXTS = {
     ),
     "skipped_collective": CauseText(
         says=(
-            "{Who} left out {theirs} and went on to {next}",
+            "{Who} left out {missed} and went on to {next}",
             "{Who}{by_line} left an operation out that {members} issued",
             "{Who}{by_line} left an operation out that {peers} issued",
         ),
