@@ -209,7 +209,8 @@ def _edit(
     told = _is_collective(mine) or before >= KNOWN_ROUNDS
     if may_lack and not again:
         jumps = _is_jump(mine, steps) and any(_comes_behind(mine, one) for one in others)
-        if jumps or (told and Edit.LEFT_OUT in possible):
+        passes = _is_collective(mine) and _comes_next(mine, others)
+        if jumps or passes or (told and Edit.LEFT_OUT in possible):
             return Edit.LEFT_OUT
     # Whoever has no message to send just then goes on to the collective behind it by right.
     if _are_collectives(mine, theirs) and not any(_is_made_by(one.path, mine) for one in others):
@@ -224,6 +225,15 @@ def _is_jump(mine: _PathPlace, steps: Mapping[tuple[Token, Token], Collection[_P
     """True if several others came to the place of a rank, none of them from where it came from."""
     came = {one.path.rank for (_, to), found in steps.items() if to == mine.token for one in found}
     return len(came - {mine.path.rank}) >= SUCCESSOR_VOTERS
+
+
+def _comes_next(mine: _PathPlace, others: Sequence[_PathPlace]) -> bool:
+    """True if the others went on from there to a rank's place at once, however often they come.
+
+    A loop within the rounds may have more rounds, or fewer, each time.
+    """
+    then = [one.following[1] for one in others if len(one.following) > 1]
+    return bool(then) and all(token == mine.token for token in then)
 
 
 def _comes_behind(mine: _PathPlace, theirs: _PathPlace) -> bool:

@@ -1000,6 +1000,7 @@ UNCOUNTED = {
 #: Mended ones of which the verdict has to be right, as silence would not be false either.
 MENDED_AND_TOLD = [
     7930001536,  # who does its part first waits for it, and a matched message is none too many
+    7998005807,  # a loop within the rounds has fewer rounds than the others had
     7997007091,  # a message to which others come from elsewhere, behind a call left out
     7992005985,
     7993004518,
