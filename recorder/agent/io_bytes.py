@@ -39,6 +39,9 @@ class IoBytes:
         self._main: Bytes | None = None
         #: Of the threads that count while the rank is in an operation; None while it is not.
         self._threads: dict[int, Bytes] | None = None
+        #: All that moved at the last look was as little as people read, and not the main thread's:
+        #: a log, which may go on while what the rank waits for does not.
+        self.talks = False
 
     def forget(self) -> None:
         """Compare with nothing at the next look."""
@@ -56,6 +59,7 @@ class IoBytes:
         movement; what it reads meanwhile, and data that it writes, are.  ``idle_threads``: it is
         in an operation, which these threads and the processes below bring no further.
         """
+        self.talks = False
         if polling != self._polling:
             self.forget()
             self._polling = polling
@@ -70,13 +74,17 @@ class IoBytes:
             if found is not None:
                 now[pid] = found
         main, data = self._main, False
-        if then_main is not None and main is not None:
+        if polling and then_main is not None and main is not None:
             # Who says that it waits reads nothing for it: a server of requests does.
             data = main[0] > then_main[0] or main[1] > then_main[1] + _TALK_BYTES
         # A process that came or went is no movement by itself; bytes are.  Those of a store
         # are known a little too high or too low where it is busy: only growth counts.
         both = now.keys() & self._seen.keys()
         moved = any(self._is_movement(pid, self._seen[pid], now[pid]) for pid in both)
+        grown = sum(max(0, _grown(self._seen[pid], now[pid])) for pid in both)
+        by_main = not polling and then_main is not None and main is not None
+        by_main = by_main and _grown(then_main or (0, 0), main or (0, 0)) > 0
+        self.talks = moved and not (data or by_main) and grown <= _TALK_BYTES
         for pid in both:
             then = self._seen[pid]
             now[pid] = max(now[pid][0], then[0]), max(now[pid][1], then[1])
@@ -128,9 +136,9 @@ class IoBytes:
         for tid in self._store_threads:
             read, written = procfs.thread_io_bytes(pid, tid)
             found = found[0] - read, found[1] - written
+        # After the whole: what it says in between must not count as another thread's.
+        self._main = procfs.thread_io_bytes(pid, pid)
         if self._polling:
-            # After the whole: what it says in between must not count as another thread's.
-            self._main = procfs.thread_io_bytes(pid, pid)
             found = found[0] - self._main[0], found[1] - self._main[1]
         return found
 

@@ -34,6 +34,9 @@ _BUSY_PAUSE_FACTOR = 10.0
 #: One that stands at a single call all the while, with nothing outstanding, most likely is.
 #: So is one that waits for a process of its own that computes: a build, a loader's worker.
 _NATIVE_FACTOR = 10.0
+#: So many thresholds long a log that is written beside a rank's main thread counts as movement:
+#: as long as work of processes for which it waits.
+_TALK_FACTOR = _NATIVE_FACTOR
 #: To take down an interpreter with torch in it needs a second of processor time and many
 #: pages that others may have pushed out.
 _ENDING_FACTOR = 10.0
@@ -97,6 +100,8 @@ class Watcher:
         """Ranks that have registered since the last call.  A later attempt replaces an earlier."""
         known = {rank.folder for rank in self.ranks}
         new = find_ranks(self._host_folder, known, self._first_attempt)
+        for rank in new:
+            rank.patience_s = _TALK_FACTOR * self._hang_after
         if new:
             self.ranks += new
             self.quiet_s = 0.0
@@ -104,6 +109,7 @@ class Watcher:
 
     def adopt(self, rank: WatchedRank) -> None:
         """Watch a rank that was found otherwise."""
+        rank.patience_s = _TALK_FACTOR * self._hang_after
         self.ranks.append(rank)
         self.quiet_s = 0.0
 

@@ -59,6 +59,10 @@ class WatchedRank:
         self._moved_at = time.monotonic()
         self.longest_pause_s = 0.0
         self.last_signal = ""
+        #: Seconds for which a log that others of its threads write counts as movement.
+        self.patience_s = float("inf")
+        #: When anything else of it last moved, in monotonic seconds.
+        self._moved_itself_at = self._moved_at
         self._instructions_at_rest: int | None = None
         self._cpu_at_rest: tuple[float, float, float] | None = None
         self._cpu_seen: float | None = None
@@ -139,7 +143,7 @@ class WatchedRank:
             self.delayed = stat.state == "R" and stat.cpu_s == self._cpu_seen
             self._cpu_seen = stat.cpu_s
             if self._traffic.moved(self.descendants, self._polls(), self.idle_threads):
-                signal = "io"
+                signal = "" if learn and self._only_talks() else "io"
         if signal:
             self.rest_ends(signal, learn)
             return True
@@ -147,6 +151,14 @@ class WatchedRank:
         if self._instructions_at_rest is None and self.counters is not None:
             self._instructions_at_rest = self.counters.instruction_changes
         return False
+
+    def _only_talks(self) -> bool:
+        """True if a log is all that has moved of it for longer than anybody waits for one.
+
+        Of threads and processes beside the main thread, which may wait for what does not come.
+        """
+        rests_s = time.monotonic() - self._moved_itself_at
+        return self._traffic.talks and rests_s >= self.patience_s
 
     def note_census(self, below: list[int], now: float) -> None:
         """``below`` are the processes below the rank; ``now`` is monotonic seconds."""
@@ -188,6 +200,8 @@ class WatchedRank:
             self.longest_pause_s = max(self.longest_pause_s, self.quiet_s)
         self.quiet_s = 0.0
         self._moved_at = time.monotonic()
+        if signal != "io" or not self._traffic.talks:
+            self._moved_itself_at = self._moved_at
         self.last_signal = signal
         self._cpu_at_rest = None
         self._cpu_seen = None

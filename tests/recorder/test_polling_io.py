@@ -86,6 +86,24 @@ def test_lines_of_a_main_thread_that_polls_are_no_movement(
 
 
 @pytest.mark.parametrize(
+    ("who", "number", "talks"),
+    [(OTHER, 60, True), (OTHER, 100_000, False), (SAYS, 60, False), (READS, 60, False)],
+)
+def test_little_that_others_than_the_main_thread_write_is_a_log(
+    worker: Worker, who: int, number: int, talks: bool
+) -> None:
+    traffic = IoBytes(worker.pid)
+    assert not traffic.moved([])
+    assert not traffic.talks
+    for _ in range(2):
+        worker.do(who, number)
+        assert traffic.moved([])
+        assert traffic.talks is talks
+    assert not traffic.moved([])
+    assert not traffic.talks
+
+
+@pytest.mark.parametrize(
     ("who", "idle", "polling", "moved"),
     [
         (OTHER, True, False, False),  # it logs while the main thread is in an operation
