@@ -10,6 +10,7 @@ usual; stages of a pipeline have different parts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -277,34 +278,42 @@ def _sum_up(group_lags: list[GroupLag], origin_ns: int, clocks: HostClocks) -> A
         span_ns=span_ns,
         origin_ns=origin_ns,
         begin_ns=begin,
-        stretches=min(_stretches(group_lags, rank) for rank in ranks),
+        stretches=_stretches(group_lags),
         lateness=lateness,
         group_lags=group_lags,
         clocks=clocks,
     )
 
 
-def _stretches(group_lags: list[GroupLag], rank: int) -> int:
-    """Operations of the rank before which some member of its group worked.
+def _stretches(group_lags: list[GroupLag]) -> int:
+    """Operations before which some member of the group worked, of the rank that had the fewest.
 
     Without marks of its steps this is what a job repeats: several operations in a row have next
     to no work between them.  As much as the member itself does on average: what stalls one of them
     in every tenth step is no measure of the steps of all.
     """
-    mine = [lag for lag in group_lags if rank in lag.members]
-    usual = {peer: _usual_work(mine, peer) for lag in mine for peer in lag.members}
-    base = STRETCH_PART * float(np.median([*usual.values()]))
-    worked = 0
-    for lag in mine:
-        least = [STRETCH_PART * usual[p] if usual[p] >= base else np.inf for p in lag.members]
-        worked += int((lag.own >= np.array(least)).any(axis=1).sum())
-    return max(1, worked)
+    usual = _usual_work(group_lags)
+    worked = Counter[int]()
+    for lag in group_lags:
+        mine = np.array([usual[member] for member in lag.members])
+        least = np.where(mine >= STRETCH_PART * np.median(mine), STRETCH_PART * mine, np.inf)
+        count = int((lag.own >= least).any(axis=1).sum())
+        worked.update(dict.fromkeys(lag.members, count))
+    return max(1, min(worked.values()))
 
 
-def _usual_work(group_lags: list[GroupLag], rank: int) -> float:
-    """Nanoseconds that a rank works before an operation on average; once is not again and again."""
-    own = np.concatenate([s.own[:, s.members.index(rank)] for s in group_lags if rank in s.members])
-    return float(np.sort(own)[:-1].mean() if len(own) > 1 else own[0])
+def _usual_work(group_lags: list[GroupLag]) -> dict[int, float]:
+    """Nanoseconds that each rank works before an operation on average."""
+    parts: dict[int, list[Times]] = {}
+    for lag in group_lags:
+        for place, member in enumerate(lag.members):
+            parts.setdefault(member, []).append(lag.own[:, place])
+    usual = {}
+    for member, found in parts.items():
+        own = np.concatenate(found)
+        # Once is not again and again.
+        usual[member] = float((own.sum() - own.max()) / (len(own) - 1) if len(own) > 1 else own[0])
+    return usual
 
 
 def _lateness(group_lags: list[GroupLag], rank: int, edges: Times) -> Lateness:

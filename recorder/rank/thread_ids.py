@@ -17,7 +17,9 @@ _MOST = Slot.IN_OPERATION - Slot.FIRST_THREAD
 def note_threads(slots: memoryview[int]) -> None:
     """Write their ids, and whether the main thread is in an operation, into a header's slots."""
     main = threading.main_thread()
-    ids = [one.native_id for one in threading.enumerate() if one is not main and one.native_id]
+    # Without the lock by which ``threading.enumerate`` may wait for the job.
+    known = list(getattr(threading, "_active", {}).values())
+    ids = [one.native_id for one in known if one is not main and one.native_id]
     if len(ids) <= _MOST:
         for place, number in enumerate(ids, Slot.FIRST_THREAD):
             slots[place] = number

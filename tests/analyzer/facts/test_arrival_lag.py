@@ -161,6 +161,17 @@ def test_one_long_wait_is_not_persistent():
     assert found.share(0) < 0.05
 
 
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_rank_that_stalls_in_every_tenth_step_makes_no_longer_steps(calls):
+    """Of calls behind each other that no rank works before the first alone begins a stretch."""
+    job, usual = Simulated.of(WORLD), noise()
+    for step in range(STEPS):
+        job.work(lambda rank, step=step: usual(rank) + (600 if rank == 2 and step % 10 == 5 else 0))
+        for _ in range(calls):
+            job.meet("0")
+    assert arrivals(job.evidence()).stretches == pytest.approx(STEPS - 1, abs=1)
+
+
 def test_own_time_of_overlapping_intervals():
     import numpy as np
 
