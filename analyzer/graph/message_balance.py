@@ -106,7 +106,10 @@ def _by_departed(
     """
     uneven = {channel: balance.uneven_end(channel) for channel in part}
     ranks = sorted({rank for rank in uneven.values() if rank is not None})
-    if any(unequal[channel] for channel in part):
+    odd = {rank for channel in part for rank in unequal[channel]}
+    if ranks and odd and odd.isdisjoint(ranks):
+        return [(part, None)]  # Rounds tell of one, and its messages to and fro of another.
+    if odd:
         ranks = []
     # A channel that does not tell is that of the one of these ranks which is an end of it: what it
     # did in another group instead.

@@ -72,7 +72,7 @@ def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
 
 
 def repeats_variously(history: Sequence[_Call]) -> bool:
-    """True if the last call came at once in earlier rounds as often as in no other.
+    """True if the last call came several times at once before, and not as often each time.
 
     The oldest run may have lost its beginning, so it tells only where it is the longest.
     """

@@ -55,6 +55,7 @@ MENDED = {
     "distances of a plan, which differ among the others, too": (7998005580,),
     "runs of several lengths do not tell when one ends": (7998103133,),
     "a counter holds the call that a ring has lost": (7998100532,),
+    "rounds tell of one end, and messages to and fro of the other": (7998102079,),
     "whose calls on all groups come from lines of its own since left none of them out": (
         7992005985,
         7993004518,
