@@ -121,7 +121,9 @@ def words_of(subject: Subject) -> Words:
     words["wait"] = "waits" if single else "wait"
     place = verdict.location
     words["at"] = f" at {line_name(place)}" if place is not None else ""
-    one_line = place is not None and not is_undecided(subject)
+    # Where the culprit stands nobody may know: the line is that of who waits for it then.
+    its_own = place is not None and place.rank in culprits
+    one_line = its_own and not is_undecided(subject)
     words["by_line"] = f" ({line_name(place).split(' ')[0]})" if place and one_line else ""
     if place is not None:
         words["place"] = line_name(place)
@@ -173,6 +175,8 @@ def words_of(subject: Subject) -> Words:
     return words
 
 
+#: Ranks whose lines are looked up for one sentence.
+_LOOKED_AT = 64
 _AGREEING = ("s", "es", "is_", "has", "does", "its", "it")
 _SINGULAR = dict(zip(_AGREEING, ("s", "es", "is", "has", "does", "its", "it"), strict=True))
 _PLURAL = dict(zip(_AGREEING, ("", "", "are", "have", "do", "their", "them"), strict=True))
@@ -371,11 +375,19 @@ def _waiting(subject: Subject, words: Words, begun: str, who: str, one: bool, it
     told = call is None or call in begun or "kept" in words or not subject.all_wait_there
     where = "" if told else f" in {call}"
     line = ""
-    if subject.awaited is not None and subject.all_wait_there:
+    if subject.awaited is not None and subject.all_wait_there and _on_one_line(subject):
         site = victim_line(subject)
         if site and site not in begun:
             line = f", {site}"
     return f"; {who} {since}{for_it}{where}{line}"
+
+
+def _on_one_line(subject: Subject) -> bool:
+    """True unless those who wait, some of them where they are many, are seen at several lines."""
+    if subject.facts is None:
+        return True
+    calls = map(subject.facts.blocked, subject.waiting_for_culprits[:_LOOKED_AT])
+    return len({site for call in calls if call is not None and (site := call_site(call.stack))}) < 2
 
 
 def victim_line(subject: Subject) -> str:

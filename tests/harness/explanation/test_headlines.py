@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from hanglab.analyzer.engine import examine
-from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status, Verdict
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status, Verdict
 from hanglab.analyzer.wording import UNTOLD
 from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
@@ -329,6 +332,52 @@ def test_of_calls_that_are_alike_any_may_be_the_one_left_out(
     found = examine(tmp_path)
     found.verdict.cause = Cause.SKIPPED_COLLECTIVE
     assert told in explain_examined(found).headline
+
+
+def folder_of(folder: Path, calls: dict[int, list[dict[str, Any]]]) -> None:
+    """Dumps of a job of one group, each rank's entries by it; the last one has not ended."""
+    members = str(sorted(calls))
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": members}}
+    for rank, rows in calls.items():
+        ended = {"last_enqueued_collective": len(rows), "last_completed_collective": 2}
+        made = dump(rows, pg_config=config, pg_status={"0": ended})
+        path = folder / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        os.utime(path, (1_700_000_600, 1_700_000_600))  # ten minutes after its entries
+
+
+WAITS = {"state": "scheduled", "retired": False, "time_discovered_completed_ns": None}
+
+
+@pytest.mark.parametrize(("line", "told"), [(15, ", train.py:15."), (18, " of default_pg.")])
+def test_a_line_of_one_who_waits_is_not_said_to_be_that_of_all(
+    tmp_path: Path, line: int, told: str
+) -> None:
+    waits = {
+        rank: entry(2, frames=frames(line if rank == 3 else 15, 20), **WAITS) for rank in (0, 2, 3)
+    }
+    rows = [entry(0), entry(1)]
+    folder_of(tmp_path, {1: rows, **{rank: [*rows, one] for rank, one in waits.items()}})
+    headline = explain_examined(examine(tmp_path)).headline
+    assert headline.startswith("Rank 1 never entered what ranks 0, 2 and 3 wait in")
+    assert headline.endswith(told)
+
+
+def test_the_line_of_who_waits_for_a_message_is_not_the_culprits(tmp_path: Path) -> None:
+    place = Location("train.py", 15, "train", 0)
+    verdict = Verdict(
+        status=Status.HUNG,
+        cause=Cause.P2P_UNMATCHED,
+        culprits=[1],
+        victims=[0],
+        location=place,
+        confidence=0.9,
+        collective=CollectiveRef("default_pg", "0", [0, 1], None, "send"),
+        summary="What the analyzer says.",
+    )
+    assert "train.py:15" not in explain(verdict).headline
+    verdict.location = msgspec.structs.replace(place, rank=1)
+    assert "Rank 1 (train.py:15)" in explain(verdict).headline
 
 
 @pytest.mark.parametrize("cause", ALONE)
