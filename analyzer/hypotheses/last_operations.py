@@ -109,7 +109,7 @@ def last_operations(
     dumps = {rank: dump for rank in ranks if (dump := lookup.dump(rank)) is not None}
     lost = [rank for rank in ranks if rank not in dumps or dumps[rank].entries is None]
     if lost:
-        raise NoProgram(f"rank {lost[0]} left no buffer")
+        raise NoProgram(f"rank {lost[0]} left no entries")
     backends = {op.backend for d in dumps.values() if d.entries for op in d.entries.operations}
     if len(backends) != 1:
         raise NoProgram("several backends take part")

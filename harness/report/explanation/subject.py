@@ -86,7 +86,8 @@ class Subject:
 
     @cached_property
     def world_size(self) -> int:
-        return self.verdict.inputs.ranks
+        inputs = self.verdict.inputs
+        return inputs.ranks + len(inputs.missing_ranks)
 
     def view(self, rank: int) -> RankView | None:
         return self.facts.ranks.get(rank) if self.facts is not None else None

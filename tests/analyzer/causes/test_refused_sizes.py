@@ -222,7 +222,7 @@ def test_of_two_members_the_one_that_came_as_before_is_not_accused(
 
 
 def test_of_several_members_one_size_alone_accuses_nobody() -> None:
-    # Who left no buffer may be of the same mind as the aborted one.
+    # Who left no entries may be of the same mind as the aborted one.
     aborted = ended(view(1), code=None, signal=signal.SIGABRT)
     aborted.stderr = WORDS.format(512, 256)
     lost = raised(view(0), "RuntimeError", LOST, user(11), at=2000)

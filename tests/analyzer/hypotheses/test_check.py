@@ -84,7 +84,7 @@ def test_without_the_culprits_buffer_the_check_was_not_possible() -> None:
     whole = facts_of_run(simulate(program_of(*[STEP * 3] * 4), "gloo", stops={1: 3}))
     (proposal,) = synchronization(whole)
     (after,) = check_hypotheses(facts, [proposal])
-    assert told(after) == ["No simulation was possible: rank 1 left no buffer."]
+    assert told(after) == ["No simulation was possible: rank 1 left no entries."]
     assert after.finding.confidence == proposal.finding.confidence
 
 

@@ -363,6 +363,16 @@ def test_a_line_of_one_who_waits_is_not_said_to_be_that_of_all(
     assert headline.endswith(told)
 
 
+def test_ranks_without_a_dump_are_ranks_of_the_job(tmp_path: Path) -> None:
+    rows = [entry(0), entry(1)]
+    calls = {rank: [*rows, entry(2, **WAITS)] for rank in range(4)}
+    folder_of(tmp_path, {**calls, 1: rows})
+    assert explain_examined(examine(tmp_path)).ranks == 4
+    (tmp_path / "rank_3").unlink()
+    found = explain_examined(examine(tmp_path))
+    assert (found.ranks, found.waiting) == (4, (0, 2))
+
+
 def test_the_line_of_who_waits_for_a_message_is_not_the_culprits(tmp_path: Path) -> None:
     place = Location("train.py", 15, "train", 0)
     verdict = Verdict(
