@@ -182,7 +182,9 @@ def test_ranks_of_a_running_job_are_traced_together(
         again = TraceWindow(iterations=2, at_iteration=first[0], roundup=later + 1000)
         passed = profile(endpoint, ProfileRequest(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
-        assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
+        # When Kineto ends a trace is its own affair: on a busy machine seven iterations later.
+        begun = [steps_in(receipt)[:2] for receipt in passed]
+        assert begun[0] == begun[1] != [first[0] + 1, first[0] + 2]
 
         one = profile(endpoint, ProfileRequest(Selection(ranks=[1]), TraceWindow(duration_ms=50)))
         assert [(r.rank, r.state) for r in one] == [(1, "valid")]
