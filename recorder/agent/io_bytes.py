@@ -74,17 +74,16 @@ class IoBytes:
             if found is not None:
                 now[pid] = found
         main, data = self._main, False
-        if polling and then_main is not None and main is not None:
+        if then_main is not None and main is not None:
             # Who says that it waits reads nothing for it: a server of requests does.
-            data = main[0] > then_main[0] or main[1] > then_main[1] + _TALK_BYTES
+            said = _TALK_BYTES if polling else 0
+            data = main[0] > then_main[0] or main[1] > then_main[1] + said
         # A process that came or went is no movement by itself; bytes are.  Those of a store
         # are known a little too high or too low where it is busy: only growth counts.
         both = now.keys() & self._seen.keys()
         moved = any(self._is_movement(pid, self._seen[pid], now[pid]) for pid in both)
         grown = sum(max(0, _grown(self._seen[pid], now[pid])) for pid in both)
-        by_main = not polling and then_main is not None and main is not None
-        by_main = by_main and _grown(then_main or (0, 0), main or (0, 0)) > 0
-        self.talks = moved and not (data or by_main) and grown <= _TALK_BYTES
+        self.talks = moved and not data and grown <= _TALK_BYTES
         for pid in both:
             then = self._seen[pid]
             now[pid] = max(now[pid][0], then[0]), max(now[pid][1], then[1])

@@ -118,18 +118,35 @@ def test_in_an_operation_threads_of_python_besides_the_main_one_are_no_movement(
 ) -> None:
     others = [tid for tid in procfs.threads(worker.pid) if tid != worker.pid]
     assert len(others) == 1
-    below = subprocess.Popen([sys.executable, "-c", "import time; print(1); time.sleep(60)"])
-    with below:
+    traffic = IoBytes(worker.pid)
+    assert not traffic.moved([], polling, others if idle else ())
+    for _ in range(2):
+        worker.do(who, 60)
+        assert traffic.moved([], polling, others if idle else ()) is moved
+    worker.do(OTHER, 60)
+    assert not traffic.moved([], polling)  # it compares with nothing: it is over
+    worker.do(OTHER, 60)
+    assert traffic.moved([], polling)
+
+
+def test_in_an_operation_processes_below_are_no_movement(worker: Worker) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as below:
+        assert below.stdin is not None and below.stdout is not None
+
+        def passes_on() -> None:
+            """It has read, and written, a line once that is here."""
+            below.stdin.write(b"a line\n")
+            below.stdin.flush()
+            assert below.stdout.readline() == b"a line\n"
+
         traffic = IoBytes(worker.pid)
-        assert not traffic.moved([below.pid], polling, others if idle else ())
-        for _ in range(2):
-            worker.do(who, 60)
-            assert traffic.moved([below.pid], polling, others if idle else ()) is moved
-        worker.do(OTHER, 60)
-        assert not traffic.moved([below.pid], polling)  # it compares with nothing: it is over
-        worker.do(OTHER, 60)
-        assert traffic.moved([below.pid], polling)
-        below.kill()
+        passes_on()
+        for idle, moved in ((None, True), ((), False)):
+            assert not traffic.moved([below.pid], False, idle)
+            for _ in range(2):
+                passes_on()
+                assert traffic.moved([below.pid], False, idle) is moved
+        below.stdin.close()
 
 
 def test_the_first_look_after_it_began_or_ended_to_poll_compares_with_nothing(

@@ -212,12 +212,11 @@ def _add_absence(words: Words, subject: Subject) -> None:
     """Fields on what keeps the one rank away that others wait for: its device, or its host."""
     if subject.is_outside:
         words["outside"] = ""
-    came = {item.rank for item in subject.verdict.evidence if item.detail.startswith(NEVER_ENTERED)}
-    waiters = set(subject.culprits) - came
-    if is_undecided(subject) and len(came) == len(waiters) == 1 and subject.verdict.collective:
-        (waiter,), (absent,) = waiters, came & set(subject.culprits) or {None}
-        if absent is not None:
-            words["pair"] = f"Rank {waiter} waits in {words['shared']}, which rank {absent}"
+    told = [one.rank for one in subject.verdict.evidence if one.detail.startswith(NEVER_ENTERED)]
+    absent = [rank for rank in subject.culprits if rank in told]
+    waiting = [rank for rank in subject.culprits if rank not in told]
+    if is_undecided(subject) and len(absent) == len(waiting) == 1 and subject.verdict.collective:
+        words["pair"] = f"Rank {waiting[0]} waits in {words['shared']}, which rank {absent[0]}"
     sink, stopped = subject.lone_sink, None
     if sink is not None and subject.facts is not None:
         stopped = subject.facts.blocked(sink.rank)
