@@ -166,8 +166,9 @@ def test_ranks_of_a_running_job_are_traced_together(
         # Both ranks begin at the same one.
         first, second = (steps_in(receipt) for receipt in iterations)
         assert first[:3] == second[:3]
-        # Before Kineto ends a trace, the mark of the next one may have begun.
-        assert 3 <= min(len(first), len(second)) <= max(len(first), len(second)) <= 4
+        # Before Kineto ends a trace, the mark of the next one may have begun; on a busy machine
+        # it ends one rank's several iterations late.
+        assert 3 <= min(len(first), len(second)) <= 4
 
         later = first[0] + 500
         awaited = profile(
@@ -176,13 +177,12 @@ def test_ranks_of_a_running_job_are_traced_together(
         assert [(r.state, r.reason) for r in awaited] == [("valid", "")] * 2
         # Kineto counts from 1, and one iteration more passes before it begins.
         assert [steps_in(receipt)[:2] for receipt in awaited] == [[later + 1, later + 2]] * 2
-        assert all(len(steps_in(receipt)) <= 3 for receipt in awaited)
+        assert min(len(steps_in(receipt)) for receipt in awaited) <= 3
 
         # Again so far ahead that no rank passes it before all have heard.
         again = TraceWindow(iterations=2, at_iteration=first[0], roundup=later + 1000)
         passed = profile(endpoint, ProfileRequest(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
-        # When Kineto ends a trace is its own affair: on a busy machine seven iterations later.
         begun = [steps_in(receipt)[:2] for receipt in passed]
         assert begun[0] == begun[1] != [first[0] + 1, first[0] + 2]
 

@@ -135,5 +135,6 @@ def xid_logged(rank: Rank) -> None:
         give_order(os.getpid(), Order.HALT, 79.0)
         rank.tell(pid=os.getpid())
         log = os.path.join(os.environ["HANGLAB_RUNTIME"], "kernel.log")
-        comes(lambda: os.path.exists(log), PATIENCE_S)
+        # Another thread makes the file before it writes into it.
+        comes(lambda: os.path.exists(log) and os.path.getsize(log) > 0, PATIENCE_S)
     os._exit(0)

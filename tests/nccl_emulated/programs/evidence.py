@@ -19,6 +19,11 @@ def _dump(*wanted: bool) -> dict:
     return pickle.loads(c10d._dump_fr_trace(*wanted))
 
 
+def _is_written(file: str) -> bool:
+    """True once a dump is in its file, which is made before it is written into."""
+    return os.path.exists(file) and os.path.getsize(file) > 0
+
+
 def _retired(entry: int) -> bool:
     """True if the watchdog has done with the work of an entry."""
     return _dump(True, False, False)["entries"][entry]["retired"]
@@ -92,8 +97,8 @@ def time_limit(rank: Rank) -> None:
     torch.zeros(1).item()
     if rank.number == 1:
         file = os.environ["TORCH_FR_DUMP_TEMP_FILE"]
-        comes(lambda: os.path.exists(file + "0") and os.path.exists(file + "1"), PATIENCE_S)
-        rank.tell(files=[os.path.exists(file + str(number)) for number in (0, 1)])
+        comes(lambda: all(_is_written(f"{file}{number}") for number in (0, 1)), PATIENCE_S)
+        rank.tell(files=[os.path.exists(f"{file}{number}") for number in (0, 1)])
         os._exit(0)
     dist.all_reduce(torch.ones(7))
     rank.tell(host="went on")
@@ -109,7 +114,7 @@ def pipe(rank: Rank) -> None:
     with open(path, "w") as asked:
         asked.write("1")
     file = os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank.number)
-    comes(lambda: os.path.exists(file) and os.path.getsize(file) > 0, PATIENCE_S)
+    comes(lambda: _is_written(file), PATIENCE_S)
     with open(file, "rb") as dump:
         rank.tell(names=[entry["profiling_name"] for entry in pickle.load(dump)["entries"]])
 
