@@ -275,8 +275,17 @@ class ProgramOrders:
                     ):
                         return rank
                     if self._is_made_by_others(call, {rank, side.theirs.rank}):
-                        return None if self._is_repeated_here_alone(side) else side.theirs.rank
+                        by_all = self._have_both(side) and not self._is_repeated_here_alone(side)
+                        return side.theirs.rank if by_all else None
         return None
+
+    def _have_both(self, side: PartedOrders) -> bool:
+        """True if other ranks have a part in both calls at which two part, and tell their order."""
+        call, other = side.calls
+        if call is None or other is None or other.message:
+            return True
+        shared = {*self._groups[call.place].members} & {*self._groups[other.place].members}
+        return not shared <= {side.mine.rank, side.theirs.rank}
 
     def _is_repeated_here_alone(self, side: PartedOrders) -> bool:
         """True if the first made two collectives of a group at once, and nobody else those two."""

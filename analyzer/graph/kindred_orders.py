@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hanglab.analyzer.graph.issued_orders import IssuedOrder
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.thresholds import KINDRED_MESSAGES, KINDRED_RANKS, KINDRED_SINCE
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.recorder.case.operations import op_of
@@ -71,13 +71,27 @@ class KindredOrders:
         messages = sum(one.message for one in order.issued[:until])
         if not until <= at <= until + KINDRED_SINCE or messages < KINDRED_MESSAGES:
             return Kindred(shared=shared)
-        ways = [
-            self._calls[other][until]
+        parting = order.issued[until]
+        able = [
+            self._calls[other]
             for other, common in alike.items()
-            if common == until < len(self._calls[other])
+            if common == until < len(self._calls[other]) and self._may_call(other, parting)
         ]
-        alone = len(ways) >= KINDRED_RANKS and len(set(ways)) == 1
-        return Kindred(len(ways) if alone else 0, shared)
+        alone = len(able) >= KINDRED_RANKS and len({calls[until] for calls in able}) == 1
+        alone = alone and not _come_variously(mine, able, until)
+        return Kindred(len(able) if alone else 0, shared)
+
+    def _may_call(self, rank: int, one: IssuedCall) -> bool:
+        """True if a rank has a part in what another called."""
+        return one.message or one.place in self._orders[rank].places
+
+
+def _come_variously(
+    mine: Sequence[Hashable], others: Sequence[Sequence[Hashable]], at: int
+) -> bool:
+    """True if others come to a rank's call as well, each after rounds of its own number."""
+    came = {calls.index(mine[at], at) for calls in others if mine[at] in calls[at:]}
+    return len(came) > 1
 
 
 def _common(mine: Sequence[Hashable], theirs: Sequence[Hashable]) -> int:

@@ -6,6 +6,8 @@ what the job waits for is something else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.groups import GroupTable
@@ -17,10 +19,13 @@ def holds_up_nobody(
     divergence: Divergence, merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
 ) -> bool:
     """True of a difference in lines if those who deviate wait elsewhere, or are in a branch."""
-    by_lines = divergence.difference is Difference.CALL_SITE and bool(divergence.deviating)
-    return by_lines and (
-        _wait_elsewhere(divergence, merged, group_table)
-        or _are_in_a_branch(divergence, group_table, lookup)
+    if divergence.difference is not Difference.CALL_SITE:
+        return False
+    apart = divergence.deviating or divergence.candidates[:1]
+    return (
+        (bool(divergence.deviating)
+        and _wait_elsewhere(divergence, merged, group_table))
+        or (_are_in_a_branch(apart, divergence, group_table, lookup))
     )
 
 
@@ -42,15 +47,16 @@ def _wait_elsewhere(
     return True
 
 
-def _are_in_a_branch(divergence: Divergence, group_table: GroupTable, lookup: CallLookup) -> bool:
-    """True if all who deviate make their calls on other groups, too, from lines of their own since.
+def _are_in_a_branch(
+    apart: Sequence[int], divergence: Divergence, group_table: GroupTable, lookup: CallLookup
+) -> bool:
+    """True if these ranks make their calls on other groups, too, from lines of their own since.
 
     The very calls of their peers: who left one out goes on from the lines of all others.
     """
-    peer = next((rank for rank in divergence.calls if rank not in divergence.deviating), None)
+    peer = next((rank for rank in divergence.calls if rank not in apart), None)
     return peer is not None and all(
-        _is_in_a_branch(rank, peer, divergence, group_table, lookup)
-        for rank in divergence.deviating
+        _is_in_a_branch(rank, peer, divergence, group_table, lookup) for rank in apart
     )
 
 
@@ -77,9 +83,9 @@ def _is_in_a_branch(
         mine, theirs = pair
         if mine is None or theirs is None:
             continue
-        if difference(mine, theirs, sites=False) or call_site(mine.stack) == call_site(
-            theirs.stack
-        ):
+        if difference(mine, theirs, sites=False):
             return False
+        if call_site(mine.stack) == call_site(theirs.stack):
+            break  # In step again, or they have been so.
         apart += 1
     return apart > 1

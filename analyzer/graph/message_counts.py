@@ -187,23 +187,24 @@ def _of_pair(
     if not other and (untaken or any(kind is not sends for kind, _ in theirs.now)):
         # It may have done its part with somebody else, as its rank should have, or was to have.
         return None
-    rest = [m for one, m in messages.items() if one in comparable and one not in (rank, peer)]
-    if len({number for m in rest if m.final for number in m.now.values()}) > 1:
+    rest = {one: messages[one] for one in messages.keys() & {*comparable} - {rank, peer}}
+    if len({number for m in rest.values() if m.final for number in m.now.values()}) > 1:
         return None  # Who is through with them has as many with each, or such numbers tell nothing.
-    for_rank = sum(_agrees(one, count, other) for one in rest)
-    for_peer = sum(one.final and bool(other) and other in one.now.values() for one in rest)
-    if for_rank >= AGREEING_COUNTS and not for_peer:
+    pairs = [
+        (one, m, members[place], n) for one, m in rest.items() for (_, place), n in m.now.items()
+    ]
+    # Both ends of a pair have as many by right: they are one witness.
+    for_rank = {frozenset({one, end}) for one, _, end, n in pairs if n == count}
+    if other:
+        for_rank |= {frozenset({one}) for one, m, _, n in pairs if not m.final and n > count}
+    for_peer = {
+        frozenset({one, end}) for one, m, end, n in pairs if other and m.final and n == other
+    }
+    if len(for_rank) >= AGREEING_COUNTS and not for_peer:
         return Miscount(waiting, rank, peer, peer, likely=True)
-    if for_peer >= AGREEING_COUNTS and not for_rank:
+    if len(for_peer) >= AGREEING_COUNTS and not for_rank:
         return Miscount(waiting, rank, peer, rank, likely=True)
     return None
-
-
-def _agrees(messages: _Messages, count: int, other: int) -> bool:
-    """True if a rank did as many as the one that waits, or has not finished with them."""
-    if count in messages.now.values():
-        return True
-    return bool(other) and not messages.final and max(messages.now.values(), default=0) > count
 
 
 def _of_any_source(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -374,13 +374,38 @@ def _are_lines_of_one_place(sequences: Sequences, seq: int, base: _Side, other: 
         return True
     # Or they have come into branches of their own, and made the last calls there, whatever these.
     last = [(x[SITE], y[SITE]) for x, y in known[:MET_APART]]
-    return any(
+    return _are_of_branches_since(sequences, seq, base, other) or any(
         len(pairs) >= MET_APART
         and all(x != mine and y != theirs for x, y in pairs)
-        # Who is ahead, or behind, comes to the lines of the others.
-        and {mine, *(x for x, _ in pairs)}.isdisjoint({theirs, *(y for _, y in pairs)})
+        and _are_apart([(mine, theirs), *pairs])
         for pairs in (met, last)
     )
+
+
+def _are_of_branches_since(sequences: Sequences, seq: int, base: _Side, other: _Side) -> bool:
+    """True if both went on with the same calls, each from lines of its own, these two among them.
+
+    Of a call left out, or one too many, the numbers of all that follows are shifted.
+    """
+    pasts = (sequences.signatures(one.ranks[0], seq, None) for one in (base, other))
+    (first, *since) = zip(*pasts, strict=False)
+    called = [(x, y) for x, y in since if x and y]
+    lines = [(x[SITE], y[SITE]) for x, y in called]
+    return (
+        len(called) == len(since)
+        and first[0] is not None
+        and first[1] is not None
+        and (first[0][SITE], first[1][SITE]) in lines
+        and len({*lines}) >= MET_APART
+        and all(x[:SITE] == y[:SITE] for x, y in called)
+        and _are_apart(lines)
+    )
+
+
+def _are_apart(lines: Collection[tuple[int, int]]) -> bool:
+    """True if no line of one side is one of the other; who is ahead, or behind, comes to those."""
+    mine, theirs = zip(*lines, strict=True)
+    return {*mine}.isdisjoint(theirs)
 
 
 def _usually_calls(sequences: Sequences, seq: int, base: _Side, other: _Side) -> bool:

@@ -12,7 +12,6 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE: dict[str, tuple[int, ...]] = {
     "of two faults a simulation finds the one that would do, and it is neither": (7520000498,),
-    "a host that stops in a join is told as one that left calls out": (5000020193,),
     "a message to another rank, or one too many, is told of ends beside it": (5000020618,),
     "a host that stops among routed experts is told of another one": (5500020773,),
     "a group under another name in a join is told of a voter as well": (5000002585,),
@@ -48,6 +47,20 @@ FALSE: dict[str, tuple[int, ...]] = {
 }
 #: Seeds of families that were false once.
 MENDED = {
+    "a branch with lines of its own, from which ranks come back, left none out": (
+        5000020193,
+        7995003387,
+        7998203839,
+    ),
+    "branches of which one calls with another dtype, and both go on alike": (7994008902,),
+    "ranks of one kind, of which those who tell have no part, or as many rounds as they like": (
+        7998202871,
+        7998203394,
+    ),
+    "ranks with no part in the call behind it do not tell where a collective belongs": (
+        7998204964,
+    ),
+    "both ends of a pair count alike by right, and are one witness": (7994005744,),
     "messages of batches whose ends a dump of open entries lacks, and a barrier's number": (
         7998000553,
     ),
