@@ -22,10 +22,8 @@ def holds_up_nobody(
     if divergence.difference is not Difference.CALL_SITE:
         return False
     apart = divergence.deviating or divergence.candidates[:1]
-    return (
-        (bool(divergence.deviating)
-        and _wait_elsewhere(divergence, merged, group_table))
-        or (_are_in_a_branch(apart, divergence, group_table, lookup))
+    return (bool(divergence.deviating) and _wait_elsewhere(divergence, merged, group_table)) or (
+        _are_in_a_branch(apart, divergence, group_table, lookup)
     )
 
 
