@@ -222,7 +222,10 @@ class DepartureFinder:
 
     @cached_property
     def _siblings(self) -> SiblingReplicas:
-        return SiblingReplicas(self._message_orders.by_rank, self._replicas)
+        orders = self._message_orders
+        # Turns of several threads, where a dump does not tell them apart, part several ranks.
+        one_each = {rank: (order,) for rank, order in orders.whole.items()}
+        return SiblingReplicas({**one_each, **orders.by_rank}, self._replicas)
 
 
 def _others_agree(divergence: Divergence, left: Collection[int]) -> bool:

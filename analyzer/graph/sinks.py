@@ -60,7 +60,7 @@ def sink_of_device(stopped: StoppedDevice, waits: OpenOperations, calls: CallsOf
         awaited = [oldest]
     sink = sink_of(WaitEnd(rank, awaited, "stopped"), waits, set(), calls)
     sink.victims = tuple(sorted(waits.by_rank.keys() - {rank}))
-    sink.by_exclusion, sink.unstarted = True, stopped.unstarted
+    sink.by_exclusion, sink.unstarted, sink.stalled = True, stopped.unstarted, stopped.stalled
     return sink
 
 

@@ -36,6 +36,9 @@ class StoppedDevice:
     #: It has not begun what nothing older holds up; else it is the only one left that explains
     #: all that is open.
     unstarted: bool
+    #: Ranks of one operation of its that explains all that is open as well, if it alone does not
+    #: come through.
+    stalled: tuple[int, ...] = ()
 
 
 def ends_alone(waits: OpenOperations) -> StoppedDevice | None:
@@ -78,7 +81,22 @@ def find_stopped_device(
     first, *younger = by_rank.get(found[0], [])
     if first.started is False and any(launch.started for launch in younger):
         return None  # It runs what was launched behind that, on another stream.
-    return StoppedDevice(found[0], first.started is False)
+    unstarted = first.started is False
+    return StoppedDevice(
+        found[0], unstarted, () if unstarted else _stalled_alone(first, launches, by_rank)
+    )
+
+
+def _stalled_alone(
+    launch: Launch, launches: dict[LaunchId, Launch], by_rank: dict[int, list[Launch]]
+) -> tuple[int, ...]:
+    """Ranks of a launch, if all that is open is open because that does not come through."""
+    met = [launches[one] for part in launch.meets for one in part]
+    if not met or any(one.started is False for one in met):
+        return ()
+    if launch.absent or launch.unknown or not explains_all(launch, launches, by_rank):
+        return ()
+    return tuple(sorted({launch.rank, *(one.rank for one in met)}))
 
 
 def _crosses_in_stream(waiting: OpenOperation, waits: OpenOperations) -> bool:

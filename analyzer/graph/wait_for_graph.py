@@ -63,6 +63,8 @@ class Sink:
     by_exclusion: bool = False
     #: By its buffer the device has not begun what nothing older on it holds up.
     unstarted: bool = False
+    #: Ranks of an operation that explains all that is open, too, if it alone does not come through.
+    stalled: tuple[int, ...] = ()
     #: Ranks that part from it by a call too many of theirs, or too few of its own.
     disputed_by: tuple[int, ...] = ()
     #: Ranks with nothing unfinished that did all that it did, and then what it has yet to do.

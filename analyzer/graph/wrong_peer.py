@@ -75,12 +75,17 @@ def find_wrong_peer(
         first = misdirected[0].rank
         others = {r: w for r, w in cycle.places.items() if w.seq is None and r != first}
         if any(_uses(r, w, lookup)[_own(r, w)] < USUAL_MESSAGES for r, w in others.items()):
-            misdirected = [o for o in misdirected if o.untaken or _missed_as_ever(o, lookup)]
+            misdirected = [o for o in misdirected if o.untaken or _missing_as_ever(o, lookup)]
         misdirected = [
             one
             for one in misdirected
             if (_peer_is_in_message(one, cycle) and not _is_mutual(one, cycle))
-            or _from_usual_call_site(one, lookup, alone=_is_mutual(one, cycle) and not one.untaken)
+            or _from_usual_call_site(
+                one,
+                lookup,
+                alone=_is_mutual(one, cycle)
+                and not (one.untaken or len(_missing_as_ever(one, lookup)) > 1),
+            )
         ]
         if len(misdirected) > 1:
             # The others may have come to the next phase of a schedule.
@@ -208,13 +213,14 @@ def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     )
 
 
-def _missed_as_ever(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """True if somebody waits for the rank in what the two have often done, new as others may be."""
-    return any(
-        _uses(r, w, lookup, w.waiters[r].index)[_own(r, w)] >= USUAL_MESSAGES
+def _missing_as_ever(wrong_peer: WrongPeer, lookup: CallLookup) -> set[int]:
+    """Ranks that wait for the rank in what they have often done with it, new as others may be."""
+    return {
+        r
         for w in wrong_peer.missed
         for r in w.waiters
-    )
+        if _uses(r, w, lookup, w.waiters[r].index)[_own(r, w)] >= USUAL_MESSAGES
+    }
 
 
 def _is_mutual(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:

@@ -194,23 +194,28 @@ def _without_one(
 def _is_matched(last: LastOperations, culprit: int, step: Step) -> bool:
     """True if each message of the rank like an unfinished one has its other half at the peer.
 
-    None of them is too many then: without it the other half would have none.
+    None of them is too many then: without it the other half would have none.  But where the peer
+    waits for more than the rank has issued, that half may be one of a later round.
     """
     peer = step.action.peer
     members = last.groups[step.action.group].members
     if step.number is not None or peer is None or not 0 <= peer < len(members):
         return False
-    half = _other_half(last, culprit, step).action
     if not 0 <= members[peer] < len(last.steps):
         return False
-    mine, theirs = (
-        sum(not one.finished and one.number is None and _is_alike(one.action, like) for one in own)
-        for own, like in (
-            (last.steps[culprit], step.action),
-            (last.steps[members[peer]], half),
-        )
-    )
-    return mine <= theirs
+    ahead = replace(step.action, peer=members.index(culprit))
+    half = _other_half(last, culprit, step).action
+    back = replace(half, peer=peer)
+    mine, theirs = last.steps[culprit], last.steps[members[peer]]
+    if _count(theirs, ahead) > _count(mine, back):
+        return False
+    return _count(mine, step.action) <= _count(theirs, half)
+
+
+def _count(steps: Sequence[Step], like: Action) -> int:
+    """Number of unfinished messages of one kind."""
+    return sum(not one.finished and one.number is None and _is_alike(one.action, like)
+               for one in steps)  # fmt: skip
 
 
 def _without_batch(last: LastOperations, culprit: int) -> list[LastOperations]:

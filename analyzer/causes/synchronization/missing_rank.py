@@ -264,6 +264,9 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
             f"had not the device of {name_ranks(concluded)} stopped, and no other device explains "
             "all of it."
         )
+    stalled = next((sink.stalled for sink in sinks if sink.stalled), ())
+    if stalled:
+        words.append(f"Or what passes between {name_ranks(stalled)} does not come through.")
     cut = sorted(graph.broken_off.intersection(outside))
     if cut:
         words.append(
@@ -297,7 +300,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink], *, halves: bool = False) ->
         collective=collective_ref(first.awaited),
         location=None,
         confidence=CANDIDATES
-        if silent or unseen or last or paused or halves
+        if silent or unseen or last or paused or halves or stalled
         else CONCLUDED
         if concluded or by_rounds
         else SEEN,

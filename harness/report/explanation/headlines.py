@@ -169,6 +169,7 @@ def words_of(subject: Subject) -> Words:
         words["message"] = f"rank {message.rank}'s {call_name(message)}"
     _add_effect(words, subject)
     _add_calls(words, subject, peers)
+    _add_siblings(words, subject)
     told = _told(subject, place)
     if told:
         words["told"] = told
@@ -226,6 +227,8 @@ def _add_absence(words: Words, subject: Subject) -> None:
         words["unstarted"] = call_name(sink.awaited)
     elif sink.by_exclusion:
         words["concluded"] = call_name(stopped)
+        if sink.stalled:
+            words["stalled"] = ranks_name(sink.stalled)
     elif sink.stopped_device:
         words["stopped"] = call_name(stopped)
 
@@ -275,6 +278,17 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
             words[f"{key}_dtypes"] = shown(", ".join(dict.fromkeys(given.input_dtypes)), 80)
         if given.root is not None:
             words[f"{key}_root"] = f"root {given.root}"
+
+
+def _add_siblings(words: Words, subject: Subject) -> None:
+    """The calls at which the culprit and those in its place in other replicas part."""
+    graph = subject.facts.graph if subject.facts is not None else None
+    for departure in graph.departures if graph is not None else ():
+        if departure.siblings and subject.culprits == (departure.rank,):
+            mine, theirs = departure.call, departure.instead
+            words["made"] = call_name(mine) if mine is not None else "nothing more"
+            words["usual"] = call_name(theirs) if theirs is not None else "nothing more"
+            words["siblings"] = ranks_name(departure.siblings)
 
 
 def _missed(subject: Subject, call: Call) -> str:

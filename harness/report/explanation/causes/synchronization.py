@@ -89,6 +89,8 @@ TEXTS = {
         says=(
             "The device of {who} has stopped in {stopped}, which others are done with",
             "The device of {who} has not begun {unstarted}, and nothing older on it is open",
+            "The device of {who} has stopped in {concluded}, or what passes there between {stalled} "
+            "does not come through",
             "The device of {who} has stopped in {concluded}: nothing else explains what is open",
             "{Who} {is_} not in any operation{outside} but at {place}",
             "{pair} has not entered, and nothing tells which of them is wrong",
@@ -112,6 +114,8 @@ TEXTS = {
             "does not end, or a fault of the device.",
             "Find what keeps the device of {who} from {unstarted}: a kernel of the job's own that "
             "does not end, or a fault of the device.",
+            "Find what {concluded} waits for: the link between {stalled}, which a test of these "
+            "alone shows, or a kernel of the job's own that does not end on the device of {who}.",
             "Find what stopped the device of {who} in {concluded}: a kernel of the job's own that "
             "does not end, or a fault of the device.",
             "Look at what {place} does or waits for: bound it in time, or move it to where no peer "
@@ -253,6 +257,7 @@ TEXTS = {
         says=(
             "{Who}{by_line} {let_go} {peers} {wait} for",
             "{both} send and receive past each other, by {miss}",
+            "{Who} called {made}{at} where {siblings}, in its place in other replicas, called {usual}",
             "{Who}{by_line} issued {own_message}, whose other half nobody issues",
             "{Who}{by_line} did not issue the other half of {message}",
             "{Who}{by_line} did not issue the other half of a send or receive",
