@@ -116,9 +116,9 @@ def settle(
 
 
 def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> None:
-    """Of two the one whose line has never called with these arguments, where its peer's often has.
+    """Of two the one whose line never else calls with these arguments, where its peer's often does.
 
-    Neither is the minority, but one did what it did in each round before.
+    Neither is the minority, but one did what it does in each round.
     """
     if len(divergence.candidates) != 2 or divergence.unknown_calls or divergence.unlisted:
         return
@@ -128,11 +128,11 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
     for rank in divergence.candidates:
         call = divergence.calls.get(rank)
         index = lookup.index_of(rank, divergence.group.name, divergence.seq)
-        past = None if call is None else _earlier_arguments(call, index, lookup)
-        if call is None or past is None or past.total() < USUAL_CALLS:
+        others = None if call is None else _other_arguments(call, index, lookup)
+        if call is None or others is None:
             return
         known = Counter[Hashable]()
-        for one, count in past.items():
+        for one, count in others.items():
             known[value(call.op, one)] += count
         same = known[value(call.op, call.arguments)]
         if same >= USUAL_CALLS:
@@ -143,17 +143,25 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
         divergence.deviating, divergence.candidates = tuple(new), ()
 
 
-def _earlier_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Arguments] | None:
-    """Arguments of the earlier calls of the operation from a call's line on its group."""
+def _other_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Arguments] | None:
+    """Arguments of all other calls of the operation on a call's group; None if not known.
+
+    Of those from its line, where that is known and has made enough.
+    """
     entries, site = lookup.entries(call.rank), call_site(call.stack)
-    if entries is None or site is None or index <= 0:
+    if entries is None or index < 0:
         return None
+    mine = entries.in_group(call.group.name) & ~entries.is_p2p
+    mine[index] = False
     stacks = [number for number, one in enumerate(entries.stacks) if call_site(one) == site]
-    mine = entries.in_group(call.group.name)[:index] & np.isin(entries.stack[:index], stacks)
-    rows = np.flatnonzero(mine & ~entries.is_p2p[:index]).tolist()
-    return Counter(
-        entries.arguments_at(row) for row in rows if entries.operation_at(row).op == call.op
-    )
+    of_line = np.flatnonzero(mine & np.isin(entries.stack, stacks)).tolist()
+    for rows in (of_line if site is not None else [], np.flatnonzero(mine).tolist()):
+        found = Counter(
+            entries.arguments_at(row) for row in rows if entries.operation_at(row).op == call.op
+        )
+        if found.total() >= USUAL_CALLS:
+            return found
+    return None
 
 
 def _settle_by_issue_order(divergence: Divergence, lookup: CallLookup) -> None:

@@ -30,7 +30,8 @@ class SiblingReplicas:
 
         It is one of those ``waiting`` for the other half, or a sibling of these has ended theirs.
         Replicas may differ by right, as in their microbatches: so all others of its own have to
-        keep to what their siblings do; and where that is the other end alone, whole rounds before.
+        keep to what their siblings do; and where that is the other end alone, whole rounds before,
+        with one of several siblings that agree, or with the only one.
         """
         if not self._orders.keys() >= set(ranks):
             return None
@@ -64,7 +65,8 @@ class SiblingReplicas:
         sides = [one.parted for one in compared[rank] if one.parted is not None]
         if not told or len(sides) < len(compared[rank]) or len({_place_of(s) for s in sides}) > 1:
             return None
-        if len(mine) == 2 and not all(one.in_later_round for one in compared[rank]):
+        later = [one.in_later_round for one in compared[rank]]
+        if len(mine) == 2 and not (all(later) or (len(later) >= AGREEING_COUNTS and any(later))):
             return None
         return _departure(rank, sides)
 

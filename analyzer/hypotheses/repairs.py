@@ -194,8 +194,8 @@ def _without_one(
 def _is_matched(last: LastOperations, culprit: int, step: Step) -> bool:
     """True if each message of the rank like an unfinished one has its other half at the peer.
 
-    None of them is too many then: without it the other half would have none.  But where the peer
-    waits for more than the rank has issued, that half may be one of a later round.
+    None of them is too many then: without it the other half would have none.  What the peer has
+    behind a message that the rank has yet to issue may be of a later round.
     """
     peer = step.action.peer
     members = last.groups[step.action.group].members
@@ -203,19 +203,19 @@ def _is_matched(last: LastOperations, culprit: int, step: Step) -> bool:
         return False
     if not 0 <= members[peer] < len(last.steps):
         return False
-    ahead = replace(step.action, peer=members.index(culprit))
     half = _other_half(last, culprit, step).action
-    back = replace(half, peer=peer)
-    mine, theirs = last.steps[culprit], last.steps[members[peer]]
-    if _count(theirs, ahead) > _count(mine, back):
-        return False
-    return _count(mine, step.action) <= _count(theirs, half)
-
-
-def _count(steps: Sequence[Step], like: Action) -> int:
-    """Number of unfinished messages of one kind."""
-    return sum(not one.finished and one.number is None and _is_alike(one.action, like)
-               for one in steps)  # fmt: skip
+    ahead, back = replace(step.action, peer=half.peer), replace(half, peer=peer)
+    mine, theirs = (
+        [one.action for one in last.steps[place] if not one.finished and one.number is None]
+        for place in (culprit, members[peer])
+    )
+    owed, found = sum(_is_alike(one, back) for one in mine), 0
+    for one in theirs:
+        found += _is_alike(one, half)
+        owed -= _is_alike(one, ahead)
+        if owed < 0:
+            break
+    return sum(_is_alike(one, step.action) for one in mine) <= found
 
 
 def _without_batch(last: LastOperations, culprit: int) -> list[LastOperations]:

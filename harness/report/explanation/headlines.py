@@ -170,6 +170,7 @@ def words_of(subject: Subject) -> Words:
     _add_effect(words, subject)
     _add_calls(words, subject, peers)
     _add_siblings(words, subject)
+    _add_ring(words, subject)
     told = _told(subject, place)
     if told:
         words["told"] = told
@@ -280,14 +281,24 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
             words[f"{key}_root"] = f"root {given.root}"
 
 
+def _add_ring(words: Words, subject: Subject) -> None:
+    """The ring of messages of which the culprits alone could have let all go on."""
+    graph = subject.facts.graph if subject.facts is not None else None
+    for cycle in graph.cycles if graph is not None else ():
+        if cycle.p2p and {*subject.culprits} < {*cycle.ranks}:
+            ring = ranks_name(sorted(cycle.ranks))
+            words["Ring"] = ring[0].upper() + ring[1:]
+
+
 def _add_siblings(words: Words, subject: Subject) -> None:
     """The calls at which the culprit and those in its place in other replicas part."""
     graph = subject.facts.graph if subject.facts is not None else None
     for departure in graph.departures if graph is not None else ():
         if departure.siblings and subject.culprits == (departure.rank,):
             mine, theirs = departure.call, departure.instead
-            words["made"] = call_name(mine) if mine is not None else "nothing more"
-            words["usual"] = call_name(theirs) if theirs is not None else "nothing more"
+            for key, call in (("made", mine), ("usual", theirs)):
+                named = "" if call is None else f"{call_name(call)}{_at_line(call)}"
+                words[key] = named or "nothing more"
             words["siblings"] = ranks_name(departure.siblings)
 
 

@@ -237,7 +237,11 @@ TEXTS = {
         references=(_DISTRIBUTED + "#groups", "pytorch/pytorch#130102"),
     ),
     "p2p_deadlock": CauseText(
-        says=("{Who} wait for each other in sends and receives{at}",),
+        says=(
+            "{Ring} wait for each other in sends and receives{at}, and {who} alone could have let "
+            "all go on",
+            "{Who} wait for each other in sends and receives{at}",
+        ),
         what="Each rank of a ring waits in a send or receive for the next one, which cannot come "
         "before its own is done.",
         proof="The wait-for graph has a ring of sends and receives alone. Nobody of it did more "
@@ -257,7 +261,7 @@ TEXTS = {
         says=(
             "{Who}{by_line} {let_go} {peers} {wait} for",
             "{both} send and receive past each other, by {miss}",
-            "{Who} called {made}{at} where {siblings}, in its place in other replicas, called {usual}",
+            "{Who} called {made} where {siblings}, in its place in other replicas, called {usual}",
             "{Who}{by_line} issued {own_message}, whose other half nobody issues",
             "{Who}{by_line} did not issue the other half of {message}",
             "{Who}{by_line} did not issue the other half of a send or receive",
@@ -271,6 +275,7 @@ TEXTS = {
             "skipped_collective": "there a collective was left out",
         },
         mend=(
+            "Find why {who} did not call there what {siblings} called: {usual}.",
             "Pair the message before {place}: same peer, tag and group on both ends, in the same "
             "order.",
         ),
