@@ -14,11 +14,15 @@ UNTOLD: Final = ", and nothing tells which of them is wrong"
 MORE_INPUT: Final = "more input than"
 #: Of a rank that has not come to what others wait in.
 NEVER_ENTERED: Final = "never entered"
+#: Of a rank that is away beside one that has called otherwise.
+AWAY: Final = "has not come there, either"
 #: How the place of a rank is told that has left a loop which its peers are in.
 BEHIND_LOOP: Final = "behind the loop"
 #: Of two whose messages would be one but for a tag or a group; by what follows at the end.
 MISS: Final = " miss each other: "
 MISS_BY: Final = ": by "
+#: Of a rank that receives from any source.
+ANY_RANK: Final = ", which takes from any rank"
 #: Of a rank whose send nobody waited for.
 LET_GO: Final = "let the send go that"
 

@@ -65,6 +65,11 @@ def divergences_of(
         if divergence is None and stuck and place in rooted:
             divergence = find_root_conflict(group, lookup)
         if divergence is not None:
+            divergence.away = tuple(
+                rank
+                for rank, progress in sorted(group.progress.items())
+                if progress.has_entered(divergence.seq) is False and not merged.ranks[rank].pending
+            )
             found.append(divergence)
             places[place] = divergence.seq
     for divergence in found:

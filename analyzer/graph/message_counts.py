@@ -38,9 +38,12 @@ class Miscount:
     #: The rank that waits in it, and the one that it waits for.
     rank: int
     peer: int
-    deviating: int
+    #: None where it is either the peer or ``sender``.
+    deviating: int | None
     #: Only the rest of the group tells, not the earlier rounds of the two.
     likely: bool
+    #: The one that sent more than its share to a peer that takes from anybody.
+    sender: int | None = None
 
 
 @dataclass
@@ -100,7 +103,9 @@ def find_miscount(
         if rank not in messages:
             continue
         found = (
-            _of_those_in_debt(rank, waiting, messages)
+            _of_senders(rank, past[0], waiting, messages)
+            if past and _took_from_any(messages.get(past[0]))
+            else _of_those_in_debt(rank, waiting, messages)
             if answered
             else _of_any_source(rank, waiting, messages)
             if waiting.any_source
@@ -236,6 +241,32 @@ def _of_any_source(
         return None
     few = [one for one, mine in senders.items() if mine.now[counterpart] == unusual]
     return Miscount(waiting, rank, few[0], few[0], likely=True)
+
+
+def _took_from_any(messages: _Messages | None) -> bool:
+    return messages is not None and messages.now[False, ABSENT] > 0
+
+
+def _of_senders(
+    rank: int, peer: int, waiting: OpenOperation, messages: Mapping[int, _Messages]
+) -> Miscount | None:
+    """The sender that took the turn of others at a rank that has taken from anybody, and as many.
+
+    As many as all would have sent alike: the one that has sent one more is not the one that waits.
+    Without another that is done and has sent that many, it may be the receiver that took too few.
+    """
+    use = True, waiting.group.members.index(peer)
+    others = set(waiting.group.members) - {peer}
+    if not (others <= messages.keys() and op_of(waiting.op).sends):
+        return None
+    sent = {one: messages[one].now[use] for one in others}
+    share, rest = divmod(messages[peer].now[False, ABSENT], len(others))
+    more = [one for one, count in sent.items() if count == share + 1 and messages[one].final]
+    alike = [one for one, count in sent.items() if count == share]
+    if rest or len(more) != 1 or len(alike) < len(others) - 1:
+        return None
+    told = any(messages[one].final for one in alike)
+    return Miscount(waiting, rank, peer, more[0] if told else None, likely=True, sender=more[0])
 
 
 def _of_those_in_debt(

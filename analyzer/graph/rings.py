@@ -451,8 +451,9 @@ class RingReader:
         found = find_miscount(cycle.places, waits, self._lookup)
         if found is None:
             return None
+        by = () if found.deviating is None else (found.deviating,)
         return Unmatched(
-            calls[found.rank], calls[found.peer], (found.deviating,), likely=found.likely
+            calls[found.rank], calls[found.peer], by, likely=found.likely, sender=found.sender
         )
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:

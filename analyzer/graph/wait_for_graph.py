@@ -140,6 +140,8 @@ class Unmatched:
     queued: bool = False
     #: It meets the first of ``missed``, whose size is that of another message of the two.
     shifted: bool = False
+    #: A third rank that sent one more than its share to the peer, which takes from any rank.
+    sender: int | None = None
 
     @property
     def ends(self) -> tuple[int, ...]:

@@ -181,6 +181,8 @@ class _SimulatedCheck:
         self._cause: Cause = finding.cause
         if any(not message.finished for message in graph.mismatched_messages):
             raise NoProgram("messages are simulated without their sizes and dtypes")
+        if any(one.sender is not None for one in graph.unmatched):
+            raise NoProgram("what was sent too often to who takes from any rank has ended")
         self._culprits = finding.culprits
         divergence = self._divergence()
         self._label_is_told = divergence is not None and divergence.told_by_steps
@@ -367,10 +369,16 @@ class _SimulatedCheck:
         return _with_evidence(
             self._proposal,
             f"Simulated: {who} {self._listed(tested.reproduced)} brings about what was found; "
-            f"without it the others go on.{besides}",
+            f"without it the others go on{self._once_all_come()}.{besides}",
             alternatives=alternatives,
             **label,
         )
+
+    def _once_all_come(self) -> str:
+        """Words for ranks that are away beside the culprits, in what these differ in."""
+        away = sorted({r for one in self._differing() for r in one.away} - {*self._culprits})
+        come = "comes" if len(away) == 1 else "come"
+        return f" once {name_ranks(away)} {come}, too" if away else ""
 
     def _label(self, finding: Finding, ranks: Sequence[int], *tested: Tested) -> dict[str, Any]:
         """Fields of the finding that change where other arguments do not leave what was found.

@@ -94,6 +94,8 @@ class Divergence:
     unknown_calls: dict[int, UnknownCall] = field(default_factory=dict)
     #: There may be further members, of which no dump tells.
     unlisted: bool = False
+    #: Members that have not come to that number, and have nothing open.
+    away: tuple[int, ...] = ()
 
     @property
     def undecided(self) -> bool:

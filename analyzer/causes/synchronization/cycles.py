@@ -17,7 +17,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
-from hanglab.analyzer.wording import MISS, MISS_BY, name_ranks
+from hanglab.analyzer.wording import ANY_RANK, MISS, MISS_BY, name_ranks
 
 
 def cycle_findings(graph: WaitForGraph) -> list[Finding]:
@@ -157,7 +157,8 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED if unmatched.call.seq is None else Cause.SKIPPED_COLLECTIVE
     call, instead = unmatched.call, unmatched.instead
     other = instead.rank if instead is not None else call.peer
-    sides = [call.rank] + ([other] if other is not None else [])
+    sides = [call.rank if unmatched.sender is None else unmatched.sender]
+    sides += [other] if other is not None else []
     culprits = sorted(unmatched.deviating or sides)
     first = instead if instead is not None and culprits == [instead.rank] else call
     return Finding(
@@ -228,6 +229,12 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
         return (
             f"Rank {call.rank}'s {name_call(call)} has its counterpart on rank {peer} behind "
             f"{name_call(instead)}, in which that one waits for it."
+        )
+    if unmatched.sender is not None:
+        untold = f"; or rank {peer} took too few" if not unmatched.deviating else ""
+        return (
+            f"Rank {unmatched.sender} sent one message more than its share to rank {peer}{ANY_RANK}"
+            f", so that rank {call.rank}'s has no counterpart{untold}."
         )
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
     return (

@@ -21,6 +21,7 @@ from hanglab.analyzer.matching.signatures import difference, splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import (
+    AWAY,
     UNTOLD,
     Need,
     name_needs,
@@ -159,6 +160,7 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
                 for rank in culprits[:16]
                 if divergence.told_by_steps
             ),
+            *(Evidence("flight_recorder", rank, AWAY) for rank in divergence.away[:16]),
         ],
         advice=_ONE_GROUP_EACH if divergence.thread_turns else cause.advice,
     )

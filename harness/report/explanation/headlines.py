@@ -14,6 +14,8 @@ from hanglab.analyzer.matching.signatures import CODE, call_site
 from hanglab.analyzer.plain_text import shown
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
 from hanglab.analyzer.wording import (
+    ANY_RANK,
+    AWAY,
     BEHIND_LOOP,
     LET_GO,
     MISS,
@@ -93,7 +95,17 @@ def headline(subject: Subject) -> str:
     )
     if begun is None or (not verdict.culprits and "{who}" in "".join(text.says).lower()):
         return summary
-    return f"{begun}{_end(subject, words, begun)}."
+    return f"{begun}{_end(subject, words, begun)}.{_away(subject)}"
+
+
+def _away(subject: Subject) -> str:
+    """A sentence on ranks that are no culprits, and have not come there, either."""
+    away = [one.rank for one in subject.verdict.evidence if one.detail == AWAY]
+    ranks = sorted({rank for rank in away if rank is not None} - {*subject.culprits})
+    if not ranks:
+        return ""
+    has = AWAY if len(ranks) == 1 else AWAY.replace("has", "have")
+    return f" R{ranks_name(ranks)[1:]} {has}."
 
 
 def words_of(subject: Subject) -> Words:
@@ -155,6 +167,8 @@ def words_of(subject: Subject) -> Words:
         words["whom"] = same if held == sorted(peers) else words["peers"]
     if MORE_INPUT in verdict.summary:
         words["more"] = MORE_INPUT
+    if ANY_RANK in verdict.summary:
+        words["any_rank"] = verdict.summary.removesuffix(".")
     if LET_GO in verdict.summary:
         words["let_go"] = LET_GO
     if MISS in verdict.summary:

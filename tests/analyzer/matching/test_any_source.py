@@ -206,3 +206,34 @@ def test_whom_nobody_answers_has_asked_as_all_others_have() -> None:
     last[0] = [*last[0], *takes(0, 3, held=True)]
     graph = graph_of({rank: [*whole[rank] * 4, *last[rank]] for rank in range(4)})
     assert synchronization_findings(graph) == []
+
+
+def served(rank: int, pushes: int, *, held: bool) -> Halves:
+    """Sends to rank 0, each with its answer but for the last one where it is ``held``."""
+    rounds = [(f"send {rank}->0", True), (f"recv {rank}<-0", True)] * (pushes - held)
+    return [*rounds, (f"send {rank}->0", False)] if held else [*rounds, ("barrier", False)]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_who_sent_more_than_its_share_left_another_one_without_a_taker(workers: int) -> None:
+    """Of two it may be the one that takes who took a round too few: a third tells."""
+    ranks: dict[int, Halves] = {
+        0: [*takes(0, 4 * workers, held=False), ("barrier", False)],
+        1: served(1, 5, held=False),
+        workers: served(workers, 4, held=True),
+    }
+    ranks |= {rank: served(rank, 4, held=False) for rank in range(2, workers)}
+    finding = only_finding(graph_of(ranks))
+    assert finding.cause is Cause.P2P_UNMATCHED
+    assert finding.culprits == ([0, 1] if workers == 2 else [1])
+    assert "Rank 1 sent one message more than its share to rank 0" in finding.summary
+
+
+def test_who_takes_no_equal_shares_tells_of_no_sender() -> None:
+    ranks: dict[int, Halves] = {
+        0: [*takes(0, 9, held=False), ("barrier", False)],
+        1: served(1, 6, held=False),
+        2: served(2, 4, held=True),
+    }
+    finding = only_finding(graph_of(ranks))
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 2])

@@ -391,6 +391,37 @@ def test_the_line_of_who_waits_for_a_message_is_not_the_culprits(tmp_path: Path)
     assert "Rank 1 (train.py:15)" in explain(verdict).headline
 
 
+def test_who_has_not_come_beside_the_culprit_is_told_without_being_one(tmp_path: Path) -> None:
+    """Rank 3 is past what ranks 0 and 2 wait in, and rank 1 has not come there."""
+    rows = [entry(0), entry(1)]
+    waits = {rank: entry(2, **WAITS) for rank in (0, 2)}
+    past = entry(2, profiling_name="nccl:broadcast", frames=frames(16, 20), **WAITS)
+    folder_of(tmp_path, {1: rows, 3: [*rows, past], **{r: [*rows, w] for r, w in waits.items()}})
+    found = examine(tmp_path)
+    assert found.verdict.culprits == [3]
+    assert explain_examined(found).headline.endswith(". Rank 1 has not come there, either.")
+    assert any(
+        "the others go on once rank 1 comes, too" in e.detail for e in found.verdict.evidence
+    )
+
+
+def test_a_third_that_was_taken_from_is_told_of_who_takes_from_any_rank() -> None:
+    told = (
+        "Rank 1 sent one message more than its share to rank 0, which takes from any rank, so that "
+        "rank 2's has no counterpart"
+    )
+    verdict = Verdict(
+        status=Status.HUNG,
+        cause=Cause.P2P_UNMATCHED,
+        culprits=[0, 1],
+        victims=[2],
+        confidence=0.5,
+        collective=CollectiveRef("default_pg", "0", [0, 1, 2], None, "send"),
+        summary=f"{told}; or rank 0 took too few.",
+    )
+    assert explain(verdict).headline.startswith(f"{told}; or rank 0 took too few; rank 2 waits")
+
+
 @pytest.mark.parametrize("cause", ALONE)
 def test_causes_that_no_entry_has(cause: Cause) -> None:
     status, seen, expected = ALONE[cause]

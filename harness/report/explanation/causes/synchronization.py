@@ -89,8 +89,8 @@ TEXTS = {
         says=(
             "The device of {who} has stopped in {stopped}, which others are done with",
             "The device of {who} has not begun {unstarted}, and nothing older on it is open",
-            "The device of {who} has stopped in {concluded}, or what passes there between {stalled} "
-            "does not come through",
+            "The device of {who} has stopped in {concluded}, or what passes there between "
+            "{stalled} does not come through",
             "The device of {who} has stopped in {concluded}: nothing else explains what is open",
             "{Who} {is_} not in any operation{outside} but at {place}",
             "{pair} has not entered, and nothing tells which of them is wrong",
@@ -261,6 +261,7 @@ TEXTS = {
         says=(
             "{Who}{by_line} {let_go} {peers} {wait} for",
             "{both} send and receive past each other, by {miss}",
+            "{any_rank}",
             "{Who} called {made} where {siblings}, in its place in other replicas, called {usual}",
             "{Who}{by_line} issued {own_message}, whose other half nobody issues",
             "{Who}{by_line} did not issue the other half of {message}",
