@@ -18,9 +18,15 @@ NEVER_ENTERED: Final = "never entered"
 AWAY: Final = "has not come there, either"
 #: How the place of a rank is told that has left a loop which its peers are in.
 BEHIND_LOOP: Final = "behind the loop"
+#: The same of a rank whose next operation met the wrong one of its peers.
+BEHIND_PEERS: Final = "behind its peers' loop"
 #: Of two whose messages would be one but for a tag or a group; by what follows at the end.
 MISS: Final = " miss each other: "
 MISS_BY: Final = ": by "
+#: Of ranks that asked for groups of other members, or in another order.
+CALLED_DIFFERENTLY: Final = "new_group was called differently"
+#: Of a slow rank that does not compute meanwhile.
+WAS_BLOCKED: Final = "was blocked"
 #: Of a rank that receives from any source.
 ANY_RANK: Final = ", which takes from any rank"
 #: Of a rank whose send nobody waited for.

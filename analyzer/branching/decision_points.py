@@ -101,6 +101,10 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
             return NoDecision(f"rank {view.rank} handles {signals[0]}, which may come at any line")
     peers = [rank for rank in finding.victims if rank not in finding.culprits]
     peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
+    if finding.cause in _OF_COLLECTIVES and finding.collective is not None:
+        # Who is in another group may be in another round, by right.
+        members = {*finding.collective.ranks}
+        peers = [rank for rank in peers if rank in members] or peers
     peers = peers[:MOST_COMPARED]
     every = {rank: call_history(facts, rank, sources) for rank in sorted(facts.ranks)}
     histories = {rank: one for rank, one in every.items() if one is not None}

@@ -44,6 +44,26 @@ def not_for_input(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> str:
     )
 
 
+def line_that_may_fail(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> int | None:
+    """Line at which a peer is within one of these loops, whose exceptions that loop handles.
+
+    A rank may have come to the end of it with a round that it broke off.
+    """
+    return next(
+        (
+            frame.line
+            for peer in facts.others(rank)
+            for frame in facts.ranks[peer].program_frames
+            for loop in loops
+            if (frame.file, frame.function) == (loop.frame.file, loop.frame.function)
+            and loop.first < frame.line <= loop.last
+            and handles_exceptions(facts, frame.file, frame.line)
+            and not handles_exceptions(facts, frame.file, loop.first)
+        ),
+        None,
+    )
+
+
 def _may_be_left_by_an_exception(facts: CaseFacts, rank: int, loop: Loop) -> bool:
     """True if a caller of the loop's function may have handled one and gone on to where it is.
 

@@ -107,11 +107,13 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal | None:
         or not finding.culprits
         or not facts.graph.waits
         # A group that was not created is no operation that could be left out.
-        or (cause is Cause.GROUP_CREATION and facts.graph.name_conflicts)
+        or cause is Cause.GROUP_CREATION
     ):
         return proposal
     if any(departure.tied for departure in facts.graph.departures):
         return proposal  # What each would have done otherwise leaves what the other has done.
+    if any(divergence.thread_turns for divergence in facts.graph.divergences):
+        return proposal  # In which turns threads come is not simulated.
     parted = any(cycle.parted for cycle in cycles_of(facts.graph, finding.culprits))
     if parted or any(divergence.contradicted for divergence in facts.graph.divergences):
         return proposal  # What several may have done alike is no fault of one.

@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.sampled_lines import busiest_line, main_line, time_a
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, PROVED, SHOWN, SLOW
 from hanglab.analyzer.verdict import Cause, Evidence, Status
-from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.analyzer.wording import WAS_BLOCKED, name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
 from hanglab.recorder.slowness.section_costs import heaviest_section
 from hanglab.recorder.slowness.statistics import beyond_peers
@@ -157,7 +157,7 @@ def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
                 Evidence(
                     "progress",
                     rank,
-                    f"was blocked{name_line(places[rank])} for "
+                    f"{WAS_BLOCKED}{name_line(places[rank])} for "
                     f"{window.ms_per_step(_own(timing, rank)):.1f} ms a step more than its peers",
                 ),
             )

@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import CANDIDATES, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Status
-from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.analyzer.wording import CALLED_DIFFERENTLY, name_line, name_ranks
 from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.records import GroupRecord
 
@@ -45,7 +45,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
             creating,
             culprits,
             TIED if tied else SHOWN,
-            f"new_group was called differently: {words}.",
+            f"{CALLED_DIFFERENTLY}: {words}.",
         )
         return
     absent = _absent(facts, calls, creating)
@@ -79,7 +79,7 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
             sorted(held),
             culprits,
             SHOWN,
-            f"new_group was called differently: {words}.",
+            f"{CALLED_DIFFERENTLY}: {words}.",
             "in the group's first operation",
         )
         return
@@ -157,7 +157,7 @@ def _made_of_others(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Pr
                 [wait.call.rank],
                 culprits,
                 TIED if tied else 0.9,
-                f"new_group was called differently: {words}.",
+                f"{CALLED_DIFFERENTLY}: {words}.",
                 "in an operation of the group",
             )
             if tied:

@@ -14,16 +14,16 @@ from hanglab.analyzer.facts.further_rounds import (
     more_rounds,
 )
 from hanglab.analyzer.facts.launches import is_blocking
-from hanglab.analyzer.facts.loop_decisions import not_for_input
+from hanglab.analyzer.facts.loop_decisions import line_that_may_fail, not_for_input
 from hanglab.analyzer.facts.loops import left_loops, others_behind, steps_compared
 from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.proposal import as_cause
-from hanglab.analyzer.strengths import CONCLUDED, PLAUSIBLE
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import BEHIND_PEERS, name_ranks
 
 #: Differences after which a rank may be found to have left its peers' loop.
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
@@ -128,13 +128,18 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
     told = not_for_input(facts, rank, loops) if fewer else ""
+    # But where the loop handles exceptions of what calls them, it may have gone on without.
+    failing = line_that_may_fail(facts, rank, loops) if compared is None and not told else None
+    if failing is not None:
+        told = f"line {failing} may fail there, and the loop goes on"
     cause = Cause.UNEVEN_INPUTS if fewer and not told else Cause.SKIPPED_COLLECTIVE
     many = "more steps and no more" if more else "as many steps but fewer"
     done = "after fewer steps" if fewer and not told else f"after {many} operations"
     words = compared[1] if compared is not None else "by the operations that it did there"
     when = " after as many steps" if compared is not None and not compared[0] else ""
     if told:
-        done = "after fewer rounds or operations, and not for want of input"
+        done = "after fewer rounds or operations"
+        done += ", and not for want of input" if failing is None else ""
         words += f"; {told}"
     return as_cause(
         finding,
@@ -142,11 +147,15 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         culprits=[rank],
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
         location=_current_line(facts, rank) or finding.location,
-        confidence=max(finding.confidence, CONCLUDED) if compared is not None else PLAUSIBLE,
+        confidence=max(finding.confidence, CONCLUDED)
+        if compared is not None
+        else PLAUSIBLE
+        if failing is None
+        else CANDIDATES,
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({words}); "
         "its next operation meets the wrong one of theirs.",
         evidence=[
-            Evidence("stack", rank, f"behind its peers' loop{when}; {words}"),
+            Evidence("stack", rank, f"{BEHIND_PEERS}{when}; {words}"),
             *finding.evidence,
         ],
     )

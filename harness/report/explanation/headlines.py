@@ -17,12 +17,15 @@ from hanglab.analyzer.wording import (
     ANY_RANK,
     AWAY,
     BEHIND_LOOP,
+    BEHIND_PEERS,
+    CALLED_DIFFERENTLY,
     LET_GO,
     MISS,
     MISS_BY,
     MORE_INPUT,
     NEVER_ENTERED,
     UNTOLD,
+    WAS_BLOCKED,
 )
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
@@ -171,6 +174,13 @@ def words_of(subject: Subject) -> Words:
         words["any_rank"] = verdict.summary.removesuffix(".")
     if LET_GO in verdict.summary:
         words["let_go"] = LET_GO
+    if verdict.summary.startswith(CALLED_DIFFERENTLY):
+        words["asked"] = verdict.summary.removesuffix(".")
+    if subject.divergence is not None and subject.divergence.thread_turns:
+        words["turns"] = words["shared"].rpartition(" of ")[2] if "shared" in words else "a group"
+    rows = [i for i in verdict.evidence if i.detail.startswith(WAS_BLOCKED)]
+    if {i.rank for i in rows} >= {*culprits}:
+        words["blocked"] = "blocked"
     if MISS in verdict.summary:
         both, _, rest = verdict.summary.partition(MISS)
         words["both"], words["miss"] = both, rest.rpartition(MISS_BY)[2].removesuffix(".")
@@ -278,6 +288,9 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
         words[key] = shown(call.op) if key == "mine" else call_name(call)
         if key == "theirs":
             words["missed"] = _missed(subject, call)
+            if any(one.detail.startswith(BEHIND_PEERS) for one in subject.verdict.evidence):
+                # It left its peers' loop since, and the call out on the way.
+                words["missed"] = f"one or more operations up to {call_name(call)}"
         if same:
             words["same"] = call_name(call)
         elif key == "mine":

@@ -21,7 +21,7 @@ _SMALL_PART = 0.2
 _Part = Callable[[TimeBreakdown], float | None]
 #: Of each cause the time that it would show in, and words for that.
 _MEASURED: tuple[tuple[str, _Part, str], ...] = (
-    ("slow_input", lambda spent: spent.input_ns, "waited for input"),
+    ("slow_input", lambda spent: spent.input_ns, "waited for its data loaders"),
     ("gc_pause", lambda spent: spent.collecting_ns, "collected garbage"),
     ("slow_host", lambda spent: spent.waited_ns, "waited for a processor"),
     ("slow_compute", lambda spent: spent.work_ns, "used a processor for work of its own"),

@@ -352,3 +352,17 @@ def test_a_branch_by_rank_is_told_by_its_own_line(
     ranks = [rows(usual), rows(usual), rows(other), rows([*step, *step, wrong])]
     (finding,) = synchronization_findings(graph_of(*ranks))
     assert (finding.cause, finding.culprits) == (cause, [3])
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_of_two_without_lines_it_is_who_calls_otherwise_than_ever(wrong: int) -> None:
+    """What comes later counts as well: there are but two before."""
+    ranks = [
+        [
+            Row("all_reduce", seq, done=seq < 3, inputs=((8 + (seq == 3 and rank == wrong),),))
+            for seq in range(1, 7)
+        ]
+        for rank in (0, 1)
+    ]
+    (finding,) = synchronization_findings(graph_of(*ranks))
+    assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [wrong])

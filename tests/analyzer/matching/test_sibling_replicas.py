@@ -49,7 +49,12 @@ def step(rank: int, replicas: int, *, stages: int = 2, micro: int = 3) -> list[C
 
 
 def dump_of(
-    rank: int, calls: Sequence[Called], members: dict[str, Sequence[int]], *, idle: bool = False
+    rank: int,
+    calls: Sequence[Called],
+    members: dict[str, Sequence[int]],
+    *,
+    idle: bool = False,
+    thread: str = "7",
 ) -> RankDump:
     """The buffer of a rank that waits in the last of its calls, unless it is ``idle``."""
     numbers: Counter[tuple[str, bool]] = Counter()
@@ -69,7 +74,7 @@ def dump_of(
                 inputs=((4,),) if message else ((other,),),
                 line=line,
                 p2p_seq=numbers[group, True] if message else 0,
-                extra={"thread_id": "7", "thread_name": "python"},
+                extra={"thread_id": thread, "thread_name": "python"} if thread else {},
             )
         )
     return columns(rank, rows, members=mine)
@@ -82,13 +87,14 @@ def findings(
     idle: int = -1,
     lost: int = -1,
     logging: bool = False,
+    thread: str = "7",
 ) -> list[Finding]:
     """``logging``: the first rank and the last have a group of their own, which nobody used."""
     members = groups(len(calls) // replicas, replicas)
     if logging:
         members["30"] = (0, len(calls) - 1)
     dumps = [
-        dump_of(rank, mine, members, idle=rank == idle)
+        dump_of(rank, mine, members, idle=rank == idle, thread=thread)
         for rank, mine in enumerate(calls)
         if rank != lost
     ]
@@ -117,9 +123,15 @@ def fewer(replicas: int, odd: int, *, steps: int = 1, stages: int = 2) -> list[l
 
 
 @pytest.mark.parametrize(("replicas", "odd"), [(2, 1), (3, 0), (3, 2), (4, 1)])
-def test_a_stage_with_one_microbatch_less_is_told_by_its_siblings(replicas: int, odd: int) -> None:
-    """Once they had a round alike; its peer waits for the last gradient."""
-    (found,) = findings(replicas, fewer(replicas, odd, steps=2))
+@pytest.mark.parametrize("thread", ["7", ""])
+def test_a_stage_with_one_microbatch_less_is_told_by_its_siblings(
+    replicas: int, odd: int, thread: str
+) -> None:
+    """Once they had a round alike; its peer waits for the last gradient.
+
+    Dumps of older formats do not tell threads.
+    """
+    (found,) = findings(replicas, fewer(replicas, odd, steps=2), thread=thread)
     assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [replicas + odd])
     assert "in its place in other replicas" in found.summary
     assert (found.confidence == PLAUSIBLE) is (replicas == 2)

@@ -229,6 +229,27 @@ def test_a_device_that_stopped_is_where_it_ends() -> None:
     assert {wait.kind for wait in graph.waits if wait.call.rank == 2} == {WaitKind.DEVICE}
 
 
+def test_a_link_may_have_stalled_where_only_one_device_may_have_stopped() -> None:
+    """Rank 1's device has gone on to another group since, so it is not that one."""
+    members = {"0": range(3), "1": [1, 2]}
+    begun = Row("all_reduce", 1)
+    dumps = [
+        columns(0, [begun, open_("send 0->1", 1, p2p_seq=1)], members={"0": range(3)}),
+        columns(
+            1,
+            [begun, open_("recv 1<-0", 1, p2p_seq=1), Row("all_reduce", 1, "1")],
+            members=members,
+        ),
+        columns(2, [begun, Row("all_reduce", 1, "1")], members=members),
+    ]
+    graph = build_wait_for_graph(dumps)
+    (sink,) = graph.sinks
+    assert (sink.rank, sink.stopped_device, sink.stalled) == (0, True, (0, 1))
+    (finding,) = synchronization_findings(graph)
+    assert (finding.culprits, finding.confidence) == ([0], CANDIDATES)
+    assert "what passes between ranks 0 and 1 does not come through" in finding.summary
+
+
 def test_a_device_that_has_older_work_to_wait_for_has_not_stopped() -> None:
     """The root of a broadcast is through with it; the other is held up before it comes there."""
     members = {"0": range(3), "1": range(2)}

@@ -76,7 +76,10 @@ DATA_STARVATION = {
 
 STRAGGLER = {
     "slow_compute": CauseText(
-        says=("{Who} take{s} longer than {peers}{how_often}{in_section}{at}",),
+        says=(
+            "{Who} {is_} {blocked} longer than {peers}{how_often}{in_section}{at}",
+            "{Who} take{s} longer than {peers}{how_often}{in_section}{at}",
+        ),
         what="One rank's own work takes longer than its peers', and they wait for it.",
         proof="Who enters operations last by its own doing, its own time a step beside its peers', "
         "and processor or device time that shows work, or a line of its own that blocks it.",
@@ -87,6 +90,8 @@ STRAGGLER = {
             "slow_input": "there it waits for its input",
         },
         mend=(
+            "Find what {who} wait{s} for at {place}, such as a thread of its own, a file or a "
+            "service: {it} {is_} {blocked} there, and do{es} not compute.",
             "Compare what {place} does on {who} with its peers.",
             "Compare the work of {who} with its peers'; with the step's parts as sections "
             "(recorder.section) the next run tells which of them it is.",

@@ -11,6 +11,8 @@ _NCCL_GROUPS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/
 TEXTS = {
     "collective_mismatch": CauseText(
         says=(
+            "Two threads of each rank use {turns}, and nothing orders them: {who} called "
+            "{differing}{at} where {peers} called {theirs}",
             "{Who} called {differing}{at} where {peers} called {theirs}",
             "{Who} called {by_size}{at} with {mine_sizes} where {peers} passed {theirs_sizes}, "
             "which is another call",
@@ -218,7 +220,7 @@ TEXTS = {
         references=(_NCCL_GROUPS, "NVIDIA/nccl#195", "meta-pytorch/torchrec#4149"),
     ),
     "group_creation": CauseText(
-        says=("{Who}{by_line} did not call new_group as others did",),
+        says=("{asked}", "{Who}{by_line} did not call new_group as others did"),
         says_of_all=("The ranks did not all call new_group with the same members in one order",),
         what="new_group is a collective of the whole job, members or not: some ranks left it out, "
         "or called it in another order or with other members.",
@@ -229,6 +231,8 @@ TEXTS = {
             "missing_rank": "there the others wait in an operation, not in new_group",
         },
         mend=(
+            "Call new_group on every rank of the job, members or not, in one order and with the "
+            "same lists.{asked:.0s}",
             "Call new_group on every rank of the job, in one order and with the same lists, before "
             "the branch at {place}.",
             "Call new_group on every rank of the job, in one order and with the same lists.",
