@@ -23,13 +23,17 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks, computes
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_at_once, failures
+from hanglab.analyzer.facts.device_progress import states
 from hanglab.analyzer.facts.error_texts import Kind, classify
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, ranks_that_wait_for_long, unusual_idle_time
 from hanglab.analyzer.facts.polls import polls
 from hanglab.analyzer.facts.scheduler import asked_to_end, told_why
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.flight_recorder.columns import ABSENT, State
+from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitForGraph
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
 from hanglab.analyzer.wording import (
@@ -430,6 +434,19 @@ def _a_later_look(facts: CaseFacts) -> Need:
     return Need(f"a capture of the job when nothing of it has moved {waiting}")
 
 
+def _states(facts: CaseFacts, call: Call) -> dict[int, State]:
+    """Each member's state of a collective, in a bare folder of dumps as well."""
+    lookup, members = facts.graph.lookup, call.group.members
+    if facts.dumps or lookup is None or call.seq is None or len(members) > FULL_RANKS:
+        return states(facts, call)
+    found: dict[int, State] = {}
+    for rank in members:
+        entries, at = lookup.entries(rank), lookup.index_of(rank, call.group.name, call.seq)
+        if entries is not None and at != ABSENT:
+            found[rank] = State(int(entries.state[at]))
+    return found
+
+
 def _stalled(facts: CaseFacts) -> str:
     graph = facts.graph
     first = graph.stalled[0].call
@@ -454,6 +471,15 @@ def _stalled(facts: CaseFacts) -> str:
     else:
         verb = "is" if len(members) == 1 else "are"
         words = f"{inside} {verb} inside {name_call(first)}, and nobody finishes it"
+    known = _states(facts, first)
+    begun = sorted(rank for rank, state in known.items() if state is State.STARTED)
+    waiting = sorted(rank for rank, state in known.items() if state is State.SCHEDULED)
+    if len(begun) > len(waiting) > 0:
+        devices, has = ("device", "has") if len(waiting) == 1 else ("devices", "have")
+        words += (
+            f"; the {devices} of {name_ranks(waiting)} {has} not begun it, those of "
+            f"{name_ranks(begun)} have"
+        )
     if unseen:
         return f"{words}; whether ranks that left no dump are what it waits for cannot be told."
     return (

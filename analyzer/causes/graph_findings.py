@@ -84,6 +84,14 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
         )
     elif graph.stalled:
         words = "everybody has entered it and nobody finished"
+    elif on := sorted({r for wait in graph.waits if wait.call is first for r in wait.on}):
+        lost = sorted({*on} & {*graph.missing})
+        verb = "waits itself" if len(on) == 1 else "wait themselves"
+        words = f"it waits for {name_ranks(on)}, which {verb}; where the ranks parted no dump shows"
+        if lost:
+            words = f"it waits for {name_ranks(lost)}, which left no dump"
+    elif lost := sorted({*first.group.members} & {*graph.missing}):
+        words = f"whether {name_ranks(lost)} of its group came, which left no dump, cannot be told"
     else:
         words = "the dumps do not show what it waits for"
     if graph.broken_off:

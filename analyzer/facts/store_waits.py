@@ -108,7 +108,7 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
     if mine.kind == "join":
         return StoreWait(mine.key, None, False, joins=True)
     mine = _with_a_key_not_set(facts, mine)
-    spelt = _in_another_spelling(facts, mine)
+    spelt = _in_another_spelling(facts, mine) or _asked_for_by_others(facts, view, mine)
     if spelt:
         return StoreWait(mine.key, None, False, poll, of_nobody=True, instead=spelt)
     setters = _setters(facts, view, mine)
@@ -181,6 +181,31 @@ def _in_another_spelling(facts: CaseFacts, wait: StoreKeyUse) -> str:
         ):
             return key
     return ""
+
+
+def _asked_for_by_others(facts: CaseFacts, view: RankView, wait: StoreKeyUse) -> str:
+    """The key of a rank's turn that is set, and that others who wait for such got; "" if none.
+
+    In all turns before they have asked for one key.
+    """
+
+    def turn(use: StoreKeyUse) -> tuple[str, str, int]:
+        return use.prefix, use.earlier, use.count
+
+    uses = [
+        (rank, use)
+        for rank, other in facts.ranks.items()
+        if rank != view.rank
+        for use in other.read(files.STORE_KEYS)
+        if turn(use) == turn(wait) and use.earlier and not use.waiting
+    ]
+    keys = {use.key for _, use in uses}
+    kinds = {kind: {rank for rank, use in uses if use.kind == kind} for kind in ("set", "wait")}
+    if len(keys) != 1 or wait.key in keys or facts.inputs.missing_ranks:
+        return ""
+    # Of two alone nobody knows who has it wrong.
+    told = kinds["set"] and kinds["wait"] - kinds["set"]
+    return keys.pop() if told else ""
 
 
 def _set_in_its_turn(facts: CaseFacts, wait: StoreKeyUse) -> tuple[int, str] | None:

@@ -203,6 +203,7 @@ def ranks_that_may_move(graph: WaitForGraph) -> tuple[str, list[Alternative]] | 
 def ranks_without_dump(graph: WaitForGraph) -> list[Alternative]:
     """Ranks that left no dump, and for which alone others wait: who died leaves none."""
     unseen = {sink.rank for sink in graph.sinks if sink.unknown} | set(graph.open)
+    unseen = unseen or {rank for wait in graph.waits for rank in wait.on} - set(graph.ranks)
     lost = sorted(unseen.intersection(graph.missing))
     if not lost or len(lost) < len(unseen):
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any
 
 from hanglab.analyzer.facts.arrival_lag import arrivals
@@ -36,6 +37,7 @@ _TOLD = 160
 #: Evidence of a rank that waits for what a peer has.
 #: What the analyzer says of a main thread, up to its line, and what it adds to that.
 _OWN_WAIT = re.compile(r"its main thread ((?:waits|runs) .+?)(?= at \S+:\d|[:;,(]|$)")
+_KEY_WAIT = re.compile(r"it ((?:waits|polls) for the store's key .+)")
 _KEPT = ("file_locks", "store", "descriptors")
 #: Description of groups that were given none.
 _UNDESCRIBED = ("", "undefined")
@@ -232,6 +234,11 @@ def _add_own_wait(words: Words, subject: Subject) -> None:
     found = [match[1] for row in rows if (match := _OWN_WAIT.search(row))]
     if len(subject.culprits) == 1 and found and " lock" not in found[0]:
         words["own_wait"] = shown(found[0], _TOLD)
+    keys = [match[1] for row in rows if (match := _KEY_WAIT.match(row))]
+    if len(subject.culprits) == 1 and keys:
+        place = subject.verdict.location
+        key = keys[0] if place is None else without_line(keys[0], line_name(place))
+        words["key_wait"] = shown(key, _TOLD)
 
 
 def _add_absence(words: Words, subject: Subject) -> None:
@@ -405,6 +412,9 @@ def _failed(subject: Subject, begun: str, it: str) -> str:
     failed = [rank for rank, view in views.items() if view is not None and view.failed]
     if not failed:
         return "; the job failed"
+    ends = [view.ended for rank in failed if (view := views[rank]) is not None]
+    if all(end is not None and end.signal == signal.SIGTERM for end in ends):
+        return "; the job failed"  # Its launcher ended them for the others' failure.
     who = ranks_name(failed)
     if who in begun and len(failed) > 1:
         who = "they"

@@ -212,3 +212,36 @@ def test_else_nobody_knows_whose_key_it_is(
     waits = host_waits(told(tmp_path, uses))
     assert all(wait.on == () for wait in waits.values())
     assert all("no one rank is known to set it" in wait.words for wait in waits.values())
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ("plan/10", "waits for the store's key 'plan/010', which nobody sets: 'plan/10' is set"),
+        ("", ""),  # who sets it is the only one to tell
+        ("plan/11", ""),  # they do not agree on it
+    ],
+)
+def test_a_key_that_others_ask_for_otherwise_in_the_same_turn(
+    others: str, told: str, tmp_path: Path
+) -> None:
+    """All have had the keys of ten turns before; rank 0 sets them, and rank 2 waits."""
+    views = [
+        view(2, user(31), wchan="poll_schedule_timeout") if r == 2 else waiting(r) for r in range(4)
+    ]
+    turn = {"earlier": "plan/09", "count": 11}
+    for one in views:
+        uses = [StoreKeyUse("wait", others, **turn)] if others else []
+        if one.rank == 0:
+            uses = [StoreKeyUse("set", "plan/10", **turn)]
+        if one.rank == 2:
+            uses = [StoreKeyUse("wait", "plan/010", **turn, waiting=True)]
+        own = tmp_path / str(one.rank)
+        own.mkdir()
+        (own / files.STORE_KEYS.name).write_bytes(msgspec.json.encode(uses))
+        one.case = RankCase(own, one.host, one.rank, 0, [])
+    facts = job(views, outside=[2])
+    facts.graph.host_waits = {rank: wait.on for rank, wait in host_waits(facts).items()}
+    verdict = conclude(facts)
+    assert verdict.culprits == ([2] if told else [])
+    assert told in verdict.summary

@@ -20,7 +20,18 @@ FIELDS = {
     *("own_message", "pair", "missed"),
     *("stopped", "unstarted", "concluded", "outside", "by_size", "both", "miss", "misfit"),
     *("own_wait", "held_ranks", "one_held", "whom"),
-    *("stalled", "Ring", "any_rank", "made", "usual", "siblings", "blocked", "turns", "asked"),
+    *(
+        "stalled",
+        "Ring",
+        "any_rank",
+        "made",
+        "usual",
+        "siblings",
+        "blocked",
+        "turns",
+        "asked",
+        "key_wait",
+    ),
     *(f"{whose}_{what}" for whose in ("mine", "theirs") for what in ("sizes", "dtypes", "root")),
 }
 

@@ -71,7 +71,7 @@ def test_other_causes_of_a_slow_job_are_excluded_by_what_was_measured(tmp_path: 
     assert re.fullmatch(
         r"rank 1 used a processor for work of its own \d+% of the time, its peer \d+%", compute
     )
-    assert "waited for input 0% of the time" in excluded[("slow_input",)]
+    assert "waited for its data loaders 0% of the time" in excluded[("slow_input",)]
     told = explained("torchrun/slow_input.fault", tmp_path / "other")
     assert not any({"slow_input", "input_starved"} & {*one.causes} for one in told.excluded)
 

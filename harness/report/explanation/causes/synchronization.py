@@ -94,6 +94,7 @@ TEXTS = {
             "The device of {who} has stopped in {concluded}, or what passes there between "
             "{stalled} does not come through",
             "The device of {who} has stopped in {concluded}: nothing else explains what is open",
+            "{Who}{by_line} {key_wait}{outside}",
             "{Who} {is_} not in any operation{outside} but at {place}",
             "{pair} has not entered, and nothing tells which of them is wrong",
             "{Who} never entered what {peers} {wait} in{at}",
