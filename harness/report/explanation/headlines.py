@@ -104,13 +104,28 @@ def headline(subject: Subject) -> str:
 
 
 def _away(subject: Subject) -> str:
-    """A sentence on ranks that are no culprits, and have not come there, either."""
+    """A sentence on ranks that are no culprits, and have not come to something, either."""
     away = [one.rank for one in subject.verdict.evidence if one.detail == AWAY]
     ranks = sorted({rank for rank in away if rank is not None} - {*subject.culprits})
-    if not ranks:
+    if ranks:
+        has = AWAY if len(ranks) == 1 else AWAY.replace("has", "have")
+        return f" R{ranks_name(ranks)[1:]} {has}."
+    graph = subject.facts.graph if subject.facts is not None else None
+    if graph is None or subject.verdict.status is not Status.HUNG or not subject.culprits:
         return ""
-    has = AWAY if len(ranks) == 1 else AWAY.replace("has", "have")
-    return f" R{ranks_name(ranks)[1:]} {has}."
+    named = {rank for one in subject.verdict.findings for rank in one.culprits}
+    named |= {*subject.culprits, *subject.waiting_for_culprits, *graph.host_waits}
+    for sink in graph.sinks:
+        waiting = {wait.call.rank for wait in graph.waits if sink.rank in wait.on}
+        waiting -= {*subject.waiting_for_culprits}
+        idle = sink.outside and not graph.unfinished.get(sink.rank)
+        if idle and waiting and sink.rank not in named:
+            wait = "waits" if len(waiting) == 1 else "wait"
+            return (
+                f" Rank {sink.rank} has not come to what {ranks_name(sorted(waiting))} {wait} in, "
+                "either."
+            )
+    return ""
 
 
 def words_of(subject: Subject) -> Words:

@@ -12,7 +12,7 @@ from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.code_owners import FrameLike
 from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Sink
+from hanglab.analyzer.graph.wait_for_graph import Sink, WaitKind
 from hanglab.analyzer.hypotheses.implicated import waiting_for
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.plain_text import shown
@@ -66,7 +66,12 @@ class Subject:
             return self.waiting
         graph = self.facts.graph
         reached = {*self.culprits, *waiting_for(graph, self.culprits)}
-        elsewhere = {w.call.rank for w in graph.waits if w.on and reached.isdisjoint(w.on)}
+        elsewhere = {
+            one.call.rank
+            for one in graph.waits
+            if (one.on and reached.isdisjoint(one.on))
+            or (one.kind is WaitKind.STALLED and reached.isdisjoint(one.call.group.members))
+        }
         kept = tuple(rank for rank in self.waiting if rank in reached or rank not in elsewhere)
         return kept or self.waiting
 

@@ -281,8 +281,14 @@ def test_the_first_sentence_names_the_culprit_and_the_wait(tmp_path: Path, entry
     assert explain_examined(examine(tmp_path / "case")).headline == OF_CORPUS[entry]
 
 
-def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(tmp_path: Path) -> None:
-    """Rank 0 passes another size to its group; of the other group rank 5 has stopped."""
+@pytest.mark.parametrize("begun", [False, True])
+def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(
+    tmp_path: Path, begun: bool
+) -> None:
+    """Rank 0 passes another size to its group; of the other group rank 5 has stopped.
+
+    Or has yet to join it, where nothing was ``begun`` in that group before.
+    """
     groups = {"1": [0, 1, 2], "2": [3, 4, 5]}
     config = {
         name: {"name": name, "desc": f"part_{name}", "ranks": str(members)}
@@ -293,19 +299,28 @@ def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(tmp_path
         own = {**config}
         del own["2" if rank < 3 else "1"]
         rows = [entry(0)]
+        group = {"process_group": (name, f"part_{name}"), "pg_id": 1}
+        if begun:
+            rows.append(entry(1, collective_seq_id=1, **group))
         if rank != 5:
             size = [[8, 2]] if rank == 0 else [[4, 2]]
-            waits = {"collective_seq_id": 1, "state": "scheduled", "retired": False}
+            waits = {"collective_seq_id": 1 + begun, "state": "scheduled", "retired": False}
             sizes = {"input_sizes": size, "output_sizes": size}
-            late = {"time_discovered_completed_ns": None, "pg_id": 1}
-            rows.append(entry(1, process_group=(name, f"part_{name}"), **waits, **sizes, **late))
+            late = {"time_discovered_completed_ns": None}
+            rows.append(entry(1 + begun, **group, **waits, **sizes, **late))
         status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 1}}
+        if begun:
+            entered = 2 if rank != 5 else 1
+            status["1"] = {"last_enqueued_collective": entered, "last_completed_collective": 1}
         made = dump(rows, pg_config=own, pg_status=status)
-        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+        path = tmp_path / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        os.utime(path, (1_700_000_600, 1_700_000_600))  # ten minutes after its entries
     told = explain_examined(examine(tmp_path)).headline
+    second = " Rank 5 has not come to what ranks 3 and 4 wait in, either." if begun else ""
     assert told == (
         "Rank 0 called all_reduce at train.py:10 (train) with [8, 2] where ranks 1 and 2 passed "
-        "[4, 2]; they wait for it in all_reduce #1 of part_1."
+        f"[4, 2]; they have waited 10 min for it in all_reduce #{1 + begun} of part_1.{second}"
     )
 
 
