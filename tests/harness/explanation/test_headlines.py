@@ -317,10 +317,10 @@ def test_who_waits_for_a_second_fault_is_not_said_to_wait_for_the_first(
         path.write_bytes(torch_pickle(made))
         os.utime(path, (1_700_000_600, 1_700_000_600))  # ten minutes after its entries
     told = explain_examined(examine(tmp_path)).headline
-    second = " Rank 5 has not come to what ranks 3 and 4 wait in, either." if begun else ""
     assert told == (
         "Rank 0 called all_reduce at train.py:10 (train) with [8, 2] where ranks 1 and 2 passed "
-        f"[4, 2]; they have waited 10 min for it in all_reduce #{1 + begun} of part_1.{second}"
+        f"[4, 2]; they have waited 10 min for it in all_reduce #{1 + begun} of part_1. Rank 5 "
+        "has not come to what ranks 3 and 4 wait in, either."
     )
 
 
