@@ -198,13 +198,25 @@ def _left_of(view: RankView, peer: RankView) -> list[Loop]:
 
 
 def counter_of(view: RankView, loop: Loop) -> int | None:
-    """The counter that this rank's own stack still holds for the same loop."""
+    """The counter that this rank's own stack still holds for the same loop.
+
+    None where its function was called from elsewhere, as the loop of another phase is.
+    """
     for shape in view.shapes:
-        if _stands_in(loop.frame, shape):
+        if _stands_in(loop.frame, shape) and _is_called_alike(view, loop, shape):
             for mine in shape.loops:
                 if (mine.first, mine.last) == (loop.first, loop.last):
                     return _counter(view, shape, mine)
     return None
+
+
+def _is_called_alike(view: RankView, loop: Loop, shape: CodeShape) -> bool:
+    """True if a rank came to the loop's function by the same lines."""
+    frames = view.program_frames
+    here = next((at for at, frame in enumerate(frames) if _stands_in(frame, shape)), None)
+    return here is None or [(one.file, one.line) for one in frames[here + 1 :]] == [
+        (one.file, one.line) for one in loop.callers
+    ]
 
 
 def together(view: RankView, peer: RankView, loop: Loop) -> bool:

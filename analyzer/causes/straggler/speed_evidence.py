@@ -12,6 +12,7 @@ from hanglab.analyzer.wording import Need, name_needs
 from hanglab.recorder.slowness.job_window import JobWindow
 from hanglab.recorder.slowness.thresholds import (
     CERTAIN,
+    CROWDED_SHARE,
     FEWEST_IN_JOB,
     SHORTEST_JOB_NS,
     STALLED_SHARE,
@@ -20,6 +21,7 @@ from hanglab.recorder.slowness.thresholds import (
 )
 
 #: What would tell why a rank is late of which neither samples nor the kernel tell.
+_PROFILED = "a profile of {} where it is late"
 _RUN_OF_ITS_OWN = "a run in which each rank has a processor of its own, profiled where it is late"
 
 #: Words for a stage of a pipeline that is none of the others' kind.
@@ -52,7 +54,7 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
     if not window.long_enough:
         return _not_compared(
             f"{window.operations} operations in {window.span_ns / 1e9:.1f} s are too few; "
-            f"{FEWEST_IN_JOB} in {SHORTEST_JOB_NS / 1e9:g} s say something"
+            f"comparing takes {FEWEST_IN_JOB} or more, over {SHORTEST_JOB_NS / 1e9:g} s or longer"
         )
     parts = {rank: message_part(view) for rank, view in known.ranks.items()}
     alone = [
@@ -89,7 +91,12 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         would_decide=name_needs(
             [
                 *(Need(f"{{}}'s {file}", f"the {file} of {{}}", r) for r, file in missing.items()),
-                *(Need(_RUN_OF_ITS_OWN) for _ in untold[:1]),
+                *(
+                    Need(_RUN_OF_ITS_OWN)
+                    if _is_crowded(window, rank)
+                    else Need(_PROFILED.format(f"rank {rank}"))
+                    for rank in untold[:1]
+                ),
             ]
         ),
         in_turns=_in_turns(window),
@@ -115,10 +122,16 @@ def _unexplained(window: JobWindow, rank: int) -> str:
     late = window.lateness[rank]
     lost = f"{late.late_share:.0%}"
     words = f"its peers lost {lost} of the time to it, and nothing recorded tells why"
-    if window.times[rank].waited_ns is None:
+    if not _is_crowded(window, rank):
         return words
     usual = window.share(window.usual("waited_ns", rank))
     return f"{words}: its peers' main threads wait for a processor {usual:.0%} of the time"
+
+
+def _is_crowded(window: JobWindow, rank: int) -> bool:
+    """True if a rank's peers wait for a processor, so that chance may decide who comes late."""
+    known = window.times[rank].waited_ns is not None
+    return known and window.share(window.usual("waited_ns", rank)) >= CROWDED_SHARE
 
 
 def _missing_file(timing: JobTiming, rank: int) -> str | None:
