@@ -205,9 +205,11 @@ def _of_pair(
     for_peer = {
         frozenset({one, end}) for one, m, end, n in pairs if other and m.final and n == other
     }
-    if len(for_rank) >= AGREEING_COUNTS and not for_peer:
+    before = {(a[use], b[counterpart]) for a, b in zip(mine.rounds, theirs.rounds, strict=False)}
+    # Rounds of the two are too few to tell, but they may speak against the others.
+    if len(for_rank) >= AGREEING_COUNTS and not for_peer and before != {(other, other)}:
         return Miscount(waiting, rank, peer, peer, likely=True)
-    if len(for_peer) >= AGREEING_COUNTS and not for_rank:
+    if len(for_peer) >= AGREEING_COUNTS and not for_rank and before != {(count, count)}:
         return Miscount(waiting, rank, peer, rank, likely=True)
     return None
 

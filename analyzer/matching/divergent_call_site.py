@@ -8,6 +8,7 @@ operations that used to go together, or are one, meet again.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Arguments, Entries
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -100,11 +101,12 @@ def _left_at(
 def _call_alike(
     lookup: CallLookup, sequences: Sequences, pair: tuple[int, int], between: tuple[int, int]
 ) -> bool:
-    """True if both of a pair called alike since then all that used to come back, lines apart.
+    """True if both of a pair called alike from then on all that used to come back, lines apart.
 
-    Which is no accident where those are several: the line is another way to the same operations,
-    as of a rank that shadows its peers' once its input has ended (``torch.distributed.algorithms
-    .Join``).  A lone evaluation meets the same calls until the backward pass alone.
+    Which is no accident where those are several, whatever came behind them: the line is another
+    way to the same operations, as of a rank that shadows its peers' once its input has ended
+    (``torch.distributed.algorithms.Join``).  A lone evaluation meets the same calls until the
+    backward pass alone.
     """
     made = []
     for rank in pair:
@@ -115,7 +117,10 @@ def _call_alike(
         made.append([_called(entries, rows) for rows in (range(at[0]), range(*at))])
     (_, mine), (before, theirs) = made
     returning = {call for call, count in Counter(before).items() if count > 1}
-    return mine == theirs and len(returning) > 1 and returning <= {*mine}
+    alike = [
+        one for one, _ in takewhile(lambda two: two[0] == two[1], zip(mine, theirs, strict=False))
+    ]
+    return len(returning) > 1 and returning <= {*alike}
 
 
 def _called(entries: Entries, rows: range) -> list[tuple[str, str, Arguments]]:

@@ -51,6 +51,7 @@ MENDED = {
         5000020193,
         7995003387,
         7998203839,
+        7998400520,
     ),
     "branches of which one calls with another dtype, and both go on alike": (7994008902,),
     "ranks of one kind, of which those who tell have no part, or as many rounds as they like": (
@@ -61,6 +62,7 @@ MENDED = {
         7998204964,
     ),
     "both ends of a pair count alike by right, and are one witness": (7994005744,),
+    "a pair that exchanged less than others in the round before": (7998402250,),
     "messages of batches whose ends a dump of open entries lacks, and a barrier's number": (
         7998000553,
     ),
