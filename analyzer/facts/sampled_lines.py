@@ -31,14 +31,17 @@ def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Sta
     """The line that the rank was seen at most often beyond its peers, calls to them aside.
 
     Of ``section`` alone, if any line of the rank's was seen in it; there the rank's most frequent
-    one will do: peers that wait for a processor are seen as often.
+    one will do where none stands out: peers that wait for a processor are seen as often.
     """
     if not any(line.section == section for line in facts.ranks[rank].lines):
         section = None
     excess, own = _beyond_peers(facts, rank, section)
     best = max(excess, key=lambda frame: excess[frame], default=None)
     if best is not None and excess[best] > 0:
-        return best
+        # Counts of samples vary by their roots: so does a difference by that of their sum.
+        counted = 2 * own[best] - excess[best]
+        if section is None or excess[best] ** 2 > counted:
+            return best
     return own.most_common(1)[0][0] if section else None
 
 

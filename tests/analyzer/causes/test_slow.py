@@ -14,6 +14,7 @@ from arrival_builders import START, Simulated
 
 from hanglab.analyzer.causes.straggler.slow_job import slow_job
 from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.host_records import HostSample, RankLoad
 from hanglab.recorder.case.progress_records import (
@@ -568,3 +569,22 @@ def test_who_takes_longer_for_what_its_peers_do_as_well_is_slow() -> None:
     """By as many seconds, each step."""
     job = Job(lambda rank, step: 4500.0 if rank == 2 else 1000.0).uses({2: 4500.0})
     assert list(job.verdicts()) == [Cause.SLOW_COMPUTE]
+
+
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        # A line by chance, beside the one at which both are most of the time.
+        ({18: (164, 165), 19: (1, 3)}, 18),
+        ({18: (164, 165), 19: (1, 12)}, 19),
+        ({18: (110, 165), 19: (1, 3)}, 18),
+    ],
+)
+def test_a_few_samples_more_are_chance(seen: dict[int, tuple[int, int]], line: int) -> None:
+    job = Job(members={"0": (0, 1)})
+    for number, counts in seen.items():
+        for rank, count in enumerate(counts):
+            view = job.known.ranks[rank]
+            view.lines.append(LineCount("train.py", "forward", number, count, section="forward"))
+    found = busiest_line(job.known, 1, "forward")
+    assert found is not None and found.line == line
