@@ -378,9 +378,10 @@ class _SimulatedCheck:
 
     def _once_all_come(self) -> str:
         """Words for ranks that are away beside the culprits, in what these differ in."""
-        away = sorted({r for one in self._differing() for r in one.away} - {*self._culprits})
+        away = {rank for one in self._differing() for rank in one.away}
+        away -= {*self._culprits, *self._graph.progressing}
         come = "comes" if len(away) == 1 else "come"
-        return f" once {name_ranks(away)} {come}, too" if away else ""
+        return f" once {name_ranks(sorted(away))} {come}, too" if away else ""
 
     def _label(self, finding: Finding, ranks: Sequence[int], *tested: Tested) -> dict[str, Any]:
         """Fields of the finding that change where other arguments do not leave what was found.

@@ -160,7 +160,11 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
                 for rank in culprits[:16]
                 if divergence.told_by_steps
             ),
-            *(Evidence("flight_recorder", rank, AWAY) for rank in divergence.away[:16]),
+            *(
+                Evidence("flight_recorder", rank, AWAY)
+                for rank in divergence.away[:16]
+                if rank not in graph.progressing
+            ),
         ],
         advice=_ONE_GROUP_EACH if divergence.thread_turns else cause.advice,
     )

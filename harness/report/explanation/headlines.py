@@ -194,9 +194,9 @@ def words_of(subject: Subject) -> Words:
     if verdict.summary.startswith(CALLED_DIFFERENTLY):
         words["asked"] = verdict.summary.removesuffix(".")
     if subject.divergence is not None and subject.divergence.thread_turns:
-        words["turns"] = words["shared"].rpartition(" of ")[2] if "shared" in words else "a group"
+        words["turns"] = words["shared"].partition(" of ")[2] if "shared" in words else "a group"
     rows = [i for i in verdict.evidence if i.detail.startswith(WAS_BLOCKED)]
-    if {i.rank for i in rows} >= {*culprits}:
+    if rows and {i.rank for i in rows} >= {*culprits}:
         words["blocked"] = "blocked"
     if MISS in verdict.summary:
         both, _, rest = verdict.summary.partition(MISS)
