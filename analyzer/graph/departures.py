@@ -329,7 +329,7 @@ class ProgramOrders:
         others = set(self._groups[call.place].members) - besides
         return bool(others) and all(
             any(
-                call.is_one_with(one) and call.numbers.call == one.numbers.call
+                call.is_one_with(one) and call.is_called_as(one)
                 for order in self._orders.get(r, ())
                 for one in order.issued
             )

@@ -62,8 +62,21 @@ class IssuedCall:
 
     def is_one_with(self, other: IssuedCall) -> bool:
         """True if two ranks' calls are one collective, by its number."""
-        mine, theirs = ((one.place, one.seq, one.numbers.lined) for one in (self, other))
-        return not self.message and mine == theirs
+        if self.message or (self.place, self.seq) != (other.place, other.seq):
+            return False
+        if self._is_told_as(other):
+            return self.numbers.lined == other.numbers.lined
+        return self.numbers.plain == other.numbers.plain
+
+    def is_called_as(self, other: IssuedCall) -> bool:
+        """True if two calls are of one operation, with the same sizes, and from one line."""
+        if self._is_told_as(other):
+            return self.numbers.call == other.numbers.call
+        return self.numbers.plain == other.numbers.plain
+
+    def _is_told_as(self, other: IssuedCall) -> bool:
+        """False if the line of one of the two alone is known: JSON dumps have none."""
+        return (self.site is None) == (other.site is None)
 
     @property
     def known(self) -> bool:

@@ -428,6 +428,9 @@ def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bo
     rank = base.ranks[0]
     if len(side.ranks) == 1 and base.call.op == side.call.op and op_of(side.call.op).rooted:
         return False
+    first, codes = sequences.of(rank)
+    if first > 1 or GAP in codes[: seq - first].tolist():
+        return False  # Nobody knows whether they have been there before.
     if len(sequences.signatures(rank, seq, None)) > 1:
         return False
     past = {one[-1] for one in sequences.signatures(rank, None, seq) if one is not None}
