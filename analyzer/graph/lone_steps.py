@@ -214,7 +214,8 @@ def _runs(tokens: Sequence[Token]) -> list[tuple[Token, int]]:
 def _comes_anew(order: IssuedOrder) -> bool:
     """True if a thread never came from one call to the next so, among those that it waits in.
 
-    A batch is all messages of one line that follow each other.
+    Nor, to a collective, to the one before it: it may have left one out in front of that.  A batch
+    is all messages of one line that follow each other.
     """
     calls = order.issued
     first = next((at for at, one in enumerate(calls) if not one.done), len(calls))
@@ -223,7 +224,8 @@ def _comes_anew(order: IssuedOrder) -> bool:
         end += 1
     names: list[Token | None] = [(one.place, one.numbers.own) for one in calls[:end]]
     steps = [*pairwise([None, *names])]
-    return not {*steps[first:]} <= {*steps[:first]}
+    last = first - (0 < first < len(calls) and not calls[first].message)
+    return not {*steps[last:]} <= {*steps[:last]}
 
 
 def _is_known(past: Sequence[Token], place: Token, usual: Token) -> bool:

@@ -63,6 +63,10 @@ MENDED = {
     ),
     "both ends of a pair count alike by right, and are one witness": (7994005744,),
     "a pair that exchanged less than others in the round before": (7998402250,),
+    "who came to what it waits in as before may have left a collective out in front of that": (
+        7998300010,
+        7998306786,
+    ),
     "one call of dumps of which some have lines, and some have none": (7998306703,),
     "what a dump of open entries alone does not show was not come to for the first time": (
         7998304721,
