@@ -29,7 +29,7 @@ def label_by_shift(divergence: Divergence, lookup: CallLookup) -> None:
     """
     if divergence.difference not in ARGUMENT_DIFFERENCES or len(divergence.calls) != 2:
         return
-    one, other = (_calls_since(divergence, rank, lookup) for rank in divergence.calls)
+    one, other = (calls_since(divergence, rank, lookup) for rank in divergence.calls)
     if any(one[number] == other[number] for number in one.keys() & other.keys()):
         return
     for mine, theirs in ((one, other), (other, one)):
@@ -130,9 +130,9 @@ def _shifts_calls(departure: LeftOrder, divergence: Divergence, lookup: CallLook
 
 def _may_be_shifted(divergence: Divergence, rank: int, edit: Edit, lookup: CallLookup) -> bool:
     """False if what a rank called is not what its peers called next, or before; they show it."""
-    mine = _calls_since(divergence, rank, lookup)
+    mine = calls_since(divergence, rank, lookup)
     here, there = divergence.seq + (edit is Edit.ADDED), divergence.seq + (edit is Edit.LEFT_OUT)
-    others = (_calls_since(divergence, r, lookup) for r in divergence.calls if r != rank)
+    others = (calls_since(divergence, r, lookup) for r in divergence.calls if r != rank)
     met = [mine[here] == theirs[there] for theirs in others if here in mine and there in theirs]
     return not met or any(met)
 
@@ -152,7 +152,7 @@ def _is_due(divergence: Divergence, rank: int, lookup: CallLookup) -> bool:
         and not any(
             (mine.op, mine.arguments) == call
             for other in divergence.calls
-            for number, call in _calls_since(divergence, other, lookup, 0).items()
+            for number, call in calls_since(divergence, other, lookup, 0).items()
             if (other, number) != (rank, divergence.seq)
         )
     )
@@ -172,7 +172,7 @@ def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
     )
 
 
-def _calls_since(
+def calls_since(
     divergence: Divergence, rank: int, lookup: CallLookup, since: int | None = None
 ) -> dict[int, tuple[str, Arguments]]:
     """Operations and arguments of a rank's calls of the group, by number, since they differ."""

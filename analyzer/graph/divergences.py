@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Arguments
-from hanglab.analyzer.graph.difference_labels import label_by_lines, label_by_shift
+from hanglab.analyzer.graph.difference_labels import calls_since, label_by_lines, label_by_shift
 from hanglab.analyzer.graph.lines_of_branches import holds_up_nobody
 from hanglab.analyzer.graph.sibling_groups import settle_by_siblings
 from hanglab.analyzer.graph.thresholds import SINGLE_ARGUMENTS, USUAL_CALLS
@@ -130,10 +130,11 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
     value = ARGUMENT_DIFFERENCES[divergence.difference]
     usual: list[int] = []
     new: list[int] = []
+    wide = _go_on_alike(divergence, lookup)
     for rank in divergence.candidates:
         call = divergence.calls.get(rank)
         index = lookup.index_of(rank, divergence.group.name, divergence.seq)
-        others = None if call is None else _other_arguments(call, index, lookup)
+        others = None if call is None else _other_arguments(call, index, lookup, wide=wide)
         if call is None or others is None:
             return
         known = Counter[Hashable]()
@@ -148,10 +149,22 @@ def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> No
         divergence.deviating, divergence.candidates = tuple(new), ()
 
 
-def _other_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Arguments] | None:
-    """Arguments of all other calls of the operation on a call's group; None if not known.
+def _go_on_alike(divergence: Divergence, lookup: CallLookup) -> bool:
+    """True if both candidates made the same calls of the group later on, under the same numbers.
 
-    Of those from its line, where that is known and has made enough.
+    Else one of them may have come to another phase, whose calls are new.
+    """
+    one, other = (calls_since(divergence, rank, lookup) for rank in divergence.candidates)
+    later = (one.keys() & other.keys()) - {divergence.seq}
+    return bool(later) and all(one[number] == other[number] for number in later)
+
+
+def _other_arguments(
+    call: Call, index: int, lookup: CallLookup, *, wide: bool
+) -> Counter[Arguments] | None:
+    """Arguments of the other calls of the operation from a call's line on its group.
+
+    If ``wide``, of all on its group where the line is not known, or made few; None for too few.
     """
     entries, site = lookup.entries(call.rank), call_site(call.stack)
     if entries is None or index < 0:
@@ -160,7 +173,8 @@ def _other_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Argu
     mine[index] = False
     stacks = [number for number, one in enumerate(entries.stacks) if call_site(one) == site]
     of_line = np.flatnonzero(mine & np.isin(entries.stack, stacks)).tolist()
-    for rows in (of_line if site is not None else [], np.flatnonzero(mine).tolist()):
+    of_group = np.flatnonzero(mine).tolist() if wide else []
+    for rows in (of_line if site is not None else [], of_group):
         found = Counter(
             entries.arguments_at(row) for row in rows if entries.operation_at(row).op == call.op
         )

@@ -193,6 +193,7 @@ def words_of(subject: Subject) -> Words:
         words["let_go"] = LET_GO
     if verdict.summary.startswith(CALLED_DIFFERENTLY):
         words["asked"] = verdict.summary.removesuffix(".")
+        words.pop("place", None)  # Where they stand now is not where they asked.
     if subject.divergence is not None and subject.divergence.thread_turns:
         words["turns"] = words["shared"].partition(" of ")[2] if "shared" in words else "a group"
     rows = [i for i in verdict.evidence if i.detail.startswith(WAS_BLOCKED)]

@@ -355,14 +355,20 @@ def test_a_branch_by_rank_is_told_by_its_own_line(
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
-def test_of_two_without_lines_it_is_who_calls_otherwise_than_ever(wrong: int) -> None:
-    """What comes later counts as well: there are but two before."""
+@pytest.mark.parametrize(("at", "told"), [(3, True), (6, False)])
+def test_of_two_without_lines_it_is_who_calls_otherwise_than_ever(
+    wrong: int, at: int, told: bool
+) -> None:
+    """What comes later counts as well; with nothing behind it one may be in another phase."""
     ranks = [
         [
-            Row("all_reduce", seq, done=seq < 3, inputs=((8 + (seq == 3 and rank == wrong),),))
+            Row("all_reduce", seq, done=seq < at, inputs=((8 + (seq == at and rank == wrong),),))
             for seq in range(1, 7)
         ]
         for rank in (0, 1)
     ]
     (finding,) = synchronization_findings(graph_of(*ranks))
-    assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [wrong])
+    assert (finding.cause, finding.culprits) == (
+        Cause.SIZE_MISMATCH,
+        [wrong] if told else [0, 1],
+    )

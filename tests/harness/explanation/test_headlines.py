@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from hanglab.analyzer.engine import examine
+from hanglab.analyzer.graph.wait_for_graph import Cycle, OrderDeparture, Sink
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status, Verdict
 from hanglab.analyzer.wording import UNTOLD
 from hanglab.harness.corpus.entries import unpack_entry
@@ -435,6 +436,83 @@ def test_a_third_that_was_taken_from_is_told_of_who_takes_from_any_rank() -> Non
         summary=f"{told}; or rank 0 took too few.",
     )
     assert explain(verdict).headline.startswith(f"{told}; or rank 0 took too few; rank 2 waits")
+
+
+@pytest.mark.parametrize(
+    ("cause", "status", "summary", "seen", "told"),
+    [
+        (
+            Cause.GROUP_CREATION,
+            Status.HUNG,
+            "new_group was called differently: as call number 1, rank 0 asked for [0, 1]; rank 1 "
+            "asked for [1, 2].",
+            "not in new_group",
+            "new_group was called differently: as call number 1, rank 0 asked for [0, 1]; rank 1 "
+            "asked for [1, 2]; rank 0 waits for it",
+        ),
+        (
+            Cause.MISSING_RANK,
+            Status.HUNG,
+            "",
+            "it waits for the store's key 'a/01', which nobody sets: 'a/1' is set",
+            "Rank 1 (train.py:15) waits for the store's key 'a/01', which nobody sets: 'a/1' is "
+            "set; rank 0 waits for it",
+        ),
+        (
+            Cause.SLOW_COMPUTE,
+            Status.SLOW,
+            "",
+            "was blocked at train.py:15 (train) for 9.0 ms a step more than its peers",
+            "Rank 1 is blocked longer than rank 0 at train.py:15 (train)",
+        ),
+    ],
+)
+def test_what_the_evidence_tells_is_in_the_first_sentence(
+    cause: Cause, status: Status, summary: str, seen: str, told: str
+) -> None:
+    verdict = Verdict(
+        status=status,
+        cause=cause,
+        culprits=[1],
+        victims=[0],
+        location=Location("train.py", 15, "train", 1),
+        evidence=[Evidence("stack", 1, seen)],
+        confidence=0.9,
+        summary=summary,
+    )
+    assert explain(verdict).headline.startswith(told)
+
+
+def test_what_the_graph_tells_is_in_the_first_sentence(tmp_path: Path) -> None:
+    """Of two threads, of siblings, of a ring, and of a link beside a device."""
+    rows = [entry(0), entry(1)]
+    other = entry(2, profiling_name="nccl:broadcast", frames=frames(16, 20), **WAITS)
+    waits = {rank: [*rows, entry(2, **WAITS)] for rank in (0, 2)}
+    folder_of(tmp_path, {1: [*rows, other], **waits})
+    found = examine(tmp_path)
+    graph, verdict = found.facts.graph, found.verdict
+    (divergence,) = graph.divergences
+    verdict.cause, divergence.thread_turns = Cause.COLLECTIVE_MISMATCH, True
+    assert explain_examined(found).headline.startswith(
+        "Two threads of each rank use default_pg, and nothing orders them: rank 1 called broadcast"
+    )
+    calls = divergence.calls
+    verdict.cause, verdict.collective = Cause.P2P_UNMATCHED, None
+    graph.departures = [OrderDeparture(1, (), calls[1], calls[0], siblings=(2,))]
+    assert explain_examined(found).headline.startswith(
+        "Rank 1 called broadcast #3 of default_pg at train.py:16 (train) where rank 2, in its "
+        "place in other replicas, called all_reduce #3 of default_pg at train.py:10 (train)"
+    )
+    verdict.cause = Cause.P2P_DEADLOCK
+    graph.cycles = [Cycle((0, 1), (calls[0], calls[1]), True)]
+    assert explain_examined(found).headline.startswith("Ranks 0 and 1 wait for each other in sends")
+    assert "and rank 1 alone could have let all go on" in explain_examined(found).headline
+    verdict.cause = Cause.MISSING_RANK
+    graph.sinks = [Sink(1, calls[1], outside=False, by_exclusion=True, stalled=(0, 1))]
+    assert explain_examined(found).headline.startswith(
+        "The device of rank 1 has stopped in broadcast #3 of default_pg, or what passes there "
+        "between ranks 0 and 1 does not come through"
+    )
 
 
 @pytest.mark.parametrize("cause", ALONE)

@@ -232,8 +232,6 @@ TEXTS = {
             "missing_rank": "there the others wait in an operation, not in new_group",
         },
         mend=(
-            "Call new_group on every rank of the job, members or not, in one order and with the "
-            "same lists.{asked:.0s}",
             "Call new_group on every rank of the job, in one order and with the same lists, before "
             "the branch at {place}.",
             "Call new_group on every rank of the job, in one order and with the same lists.",
